@@ -1,0 +1,227 @@
+"""Speed of a PIPGLA step on the paper's logistic regression, beside NumPy, in one process.
+
+Run by `make bench`. Everything is float32, N = 50 particles, 50 coefficients, 900 observations.
+
+* floor: the work nobody can avoid, in NumPy: two matrix products, a sigmoid, the normals;
+* numpy: a loop that keeps the current cloud only, with the paper's approximate prox;
+* pipla: `pipla.run` with the exact joint prox; and without any prox, to see what the prox costs.
+
+The first table is pinned to one core. The others compare one core with all of them, each in a
+process of its own because XLA sizes its thread pool once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+STEPS = 1500
+REPEATS = 7
+STEP_SIZE = 0.01
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(f"{CHILDREN[sys.argv[1]]():.4f}")
+        return
+    cores = os.sched_getaffinity(0)
+    _pinned_table()
+    print("\nOne run, and 16 replicates in a sweep, seconds per 1500 steps of one run:")
+    one = {min(cores)}
+    rows = {
+        "one run, pinned to one core": _child("single", one),
+        "one run, all cores visible (default)": _child("single", cores),
+        "one run, all cores, XLA's own thread pool": _child(
+            "single", cores, PIPLA_THREADS="all"
+        ),
+        "16 replicates, one core": _child("sweep", one),
+        "16 replicates, one device per core": _child(
+            "sweep", cores, JAX_NUM_CPU_DEVICES=str(len(cores))
+        ),
+    }
+    base = next(iter(rows.values()))
+    for name, seconds in rows.items():
+        print(f"  {name:44s} {seconds:7.3f} s   {seconds / base:5.2f} x the first")
+
+
+def _pinned_table() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    candidates = {
+        "floor (NumPy)": _floor(),
+        "NumPy loop, published prox": _numpy_loop(),
+        "pipla PIPGLA, exact prox": _pipla_run("exact"),
+        "pipla, published prox": _pipla_run("published"),
+        "pipla, prox over x only": _pipla_run("x-only"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(REPEATS):  # interleaved, so that a noisy neighbour disturbs all alike
+        for name, job in candidates.items():
+            times[name].append(job())
+    best = {name: min(values) for name, values in times.items()}
+    ours = best["pipla PIPGLA, exact prox"]
+    print(f"PIPGLA, {STEPS} steps, float32, one core (best of {REPEATS}):")
+    for name, seconds in best.items():
+        print(f"  {name:28s} {seconds:7.3f} s   {seconds / ours:5.2f} x ours")
+    print(f"  ours is {best['NumPy loop, published prox'] / ours:.2f} times faster than the loop")
+    print(f"  ours is {ours / best['floor (NumPy)']:.2f} times the floor")
+    added = ours / best["pipla, prox over x only"] - 1
+    print(f"  the exact joint prox adds {100 * added:.0f} % to a step with the prox over x only")
+
+
+def _data():
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    features = rng.uniform(-1, 1, (900, 50)).astype(np.float32)
+    x = rng.laplace(-4, 1, 50)
+    labels = (rng.uniform(size=900) < 1 / (1 + np.exp(-features @ x))).astype(np.float32)
+    return features, labels
+
+
+def _timed(job: Callable[[], object]) -> Callable[[], float]:
+    def run() -> float:
+        began = time.perf_counter()
+        job()
+        return time.perf_counter() - began
+
+    return run
+
+
+def _floor() -> Callable[[], float]:
+    import numpy as np
+
+    features, _ = _data()
+    half = np.float32(0.5)
+    rng = np.random.default_rng(1)
+    cloud = np.zeros((50, 50), np.float32)
+    transposed = np.ascontiguousarray(features.T)
+
+    def job() -> None:
+        for _ in range(STEPS):
+            z = cloud @ transposed
+            z *= half
+            np.tanh(z, out=z)
+            z *= half
+            z += half
+            z @ features
+            rng.standard_normal(cloud.shape, dtype=np.float32)
+
+    return _timed(job)
+
+
+def _numpy_loop() -> Callable[[], float]:
+    import numpy as np
+
+    features, labels = _data()
+    transposed = np.ascontiguousarray(features.T)
+    step, root = np.float32(STEP_SIZE), np.float32(np.sqrt(2 * STEP_SIZE))
+    half = np.float32(0.5)
+
+    def job() -> None:
+        rng = np.random.default_rng(1)
+        theta = np.float32(0.0)
+        cloud = rng.standard_normal((50, 50), dtype=np.float32)
+        for _ in range(STEPS):
+            z = cloud @ transposed
+            z *= half
+            np.tanh(z, out=z)
+            z *= half
+            z += half
+            z -= labels
+            cloud -= step * (z @ features)
+            cloud += root * rng.standard_normal(cloud.shape, dtype=np.float32)
+            theta += root / np.float32(np.sqrt(50)) * rng.standard_normal(dtype=np.float32)
+            shifted = cloud - theta
+            soft = np.sign(shifted) * np.maximum(np.abs(shifted) - step, np.float32(0))
+            cloud = theta + soft
+            theta = theta + step * np.sign(soft).sum(axis=1).mean()
+
+    return _timed(job)
+
+
+def _pipla_run(kind: str) -> Callable[[], float]:
+    import jax
+    import jax.numpy as jnp
+
+    import pipla
+    from pipla.problems.logistic import potential
+
+    features, labels = _data()
+    approximation = "published" if kind == "published" else None
+    term = pipla.prox.LaplaceLocation(1.0, approximation)
+    data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels)}
+    model = pipla.Model(potential, term, data=data)
+    options = {"theta_update": "frozen"} if kind == "x-only" else {}
+    algorithm = pipla.PIPGLA(step_size=STEP_SIZE, **options)
+    particles = jax.random.normal(jax.random.key(1), (50, 50))
+
+    def job() -> float:
+        result = pipla.run(
+            model,
+            algorithm,
+            theta=jnp.zeros(()),
+            particles=particles,
+            num_steps=STEPS,
+            key=jax.random.key(0),
+            check=False,
+        )
+        return result.seconds
+
+    job()
+    return job
+
+
+def _single() -> float:
+    job = _pipla_run("exact")
+    return min(job() for _ in range(REPEATS))
+
+
+def _sweep() -> float:
+    import jax
+    import jax.numpy as jnp
+
+    import pipla
+    from pipla.problems.logistic import potential
+
+    features, labels = _data()
+    data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels)}
+    model = pipla.Model(potential, pipla.prox.LaplaceLocation(), data=data)
+    particles = jax.random.normal(jax.random.key(1), (50, 50))
+
+    def job() -> float:
+        return pipla.sweep(
+            model,
+            pipla.PIPGLA(step_size=STEP_SIZE),
+            theta=jnp.zeros(()),
+            particles=particles,
+            num_steps=STEPS,
+            key=jax.random.key(0),
+            num_replicates=16,
+        ).seconds
+
+    job()
+    return min(job() for _ in range(3)) / 16
+
+
+CHILDREN = {"single": _single, "sweep": _sweep}
+
+
+def _child(name: str, cores: set[int], **environment: str) -> float:
+    done = subprocess.run(
+        [sys.executable, __file__, name],
+        env={**os.environ, **environment},
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The algorithm family: four schemes that share one kernel, and the paper's names for them."""
+
+from pipla.algorithms.base import Algorithm, Info, Limits, State
+from pipla.algorithms.envelope import EnvelopeEuler
+from pipla.algorithms.euler import Euler
+from pipla.algorithms.forward_backward import ForwardBackward
+from pipla.algorithms.full_prox import FullProx
+from pipla.algorithms.langevin import Langevin
+from pipla.algorithms.presets import (
+    IPLA,
+    MYIPLA,
+    MYPGD,
+    MYULA,
+    PGD,
+    PGLA,
+    PIPGLA,
+    PIPULA,
+    PPGD,
+    SOUL,
+)
+
+__all__ = [
+    "IPLA",
+    "MYIPLA",
+    "MYPGD",
+    "MYULA",
+    "PGD",
+    "PGLA",
+    "PIPGLA",
+    "PIPULA",
+    "PPGD",
+    "SOUL",
+    "Algorithm",
+    "EnvelopeEuler",
+    "Euler",
+    "ForwardBackward",
+    "FullProx",
+    "Info",
+    "Langevin",
+    "Limits",
+    "State",
+]

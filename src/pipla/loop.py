@@ -1,0 +1,128 @@
+"""The compiled chunk: the only place where steps are repeated.
+
+A chunk runs any number of steps up to the length of its buffer without compiling anew, because
+the number of steps, the place in the run and every hyperparameter are arguments. The random
+numbers of a step come from `fold_in(key, step)`, so that cutting a run into other chunks, or
+continuing it later, changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from pipla.algorithms.base import Algorithm, State
+from pipla.model import Model
+from pipla.save import Moments, Save
+
+
+class Carry(NamedTuple):
+    """What goes from step to step: the algorithm's state and the running moments."""
+
+    state: State
+    moments: Moments | None
+
+
+class Chunk(NamedTuple):
+    """What a chunk of steps returns."""
+
+    carry: Carry
+    trace: PyTree  # theta after each step; rows beyond the number of steps are not written
+    finite: Bool[Array, "..."]
+    prox_gap: Float[Array, "..."]  # the largest in the chunk
+
+
+def start(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree, save: Save) -> Carry:
+    """The carry before the first step."""
+    moments = None
+    if save.moments_every is not None:
+        moments = Moments.empty(save.observe(theta, particles))
+    return Carry(algorithm.init(model, theta, particles), moments)
+
+
+def _step(
+    algorithm: Algorithm,
+    key: Key[Array, ""],
+    carry: Carry,
+    model: Model,
+    save: Save,
+    number: Int[Array, ""],
+    burn_in: Int[Array, ""],
+) -> tuple[Carry, Float[Array, ""]]:
+    """Step number `number`, with the moments where they are due."""
+    state, info = algorithm.step(jax.random.fold_in(key, number), carry.state, model)
+    return Carry(state, _moments(carry.moments, state, number, burn_in, save)), info.prox_gap
+
+
+@eqx.filter_jit
+def advance(
+    algorithm: Algorithm,
+    model: Model,
+    save: Save,
+    key: Key[Array, "..."],
+    carry: Carry,
+    first: Int[Array, ""],
+    count: Int[Array, ""],
+    burn_in: Int[Array, ""],
+    capacity: int,
+) -> Chunk:
+    """`count` (at most `capacity`) steps from step number `first`.
+
+    With an array of keys, many runs at once: the algorithm's numbers and the carry then have the
+    same leading axis, and the step is vmapped over it. The loop is outside of the vmap, and its
+    length is shared, so no lane is masked and none waits for another.
+    """
+    step = _step
+    if key.ndim:
+        step = eqx.filter_vmap(_step, in_axes=(eqx.if_array(0), 0, 0, None, None, None, None))
+    lanes = key.shape
+    theta = carry.state.theta
+    trace = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), theta)
+    gap = jnp.zeros(lanes, jnp.result_type(*jax.tree.leaves(carry.state.particles)))
+
+    def body(i: Int[Array, ""], chunk: tuple[Carry, PyTree, Array]) -> tuple[Carry, PyTree, Array]:
+        carry, trace, gap = chunk
+        carry, step_gap = step(algorithm, key, carry, model, save, first + i, burn_in)
+        trace = jax.tree.map(
+            lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(rows, leaf, i, axis=0),
+            trace,
+            carry.state.theta,
+        )
+        return carry, trace, jnp.maximum(gap, step_gap)
+
+    carry, trace, gap = jax.lax.fori_loop(0, count, body, (carry, trace, gap))
+    return Chunk(carry, trace, _finite(carry, len(lanes)), gap)
+
+
+def capacity_for(theta: PyTree, lanes: int = 1) -> int:
+    """How many steps fit in a chunk: 1024, or fewer when theta is large (16 MiB of trace)."""
+    size = lanes * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(theta))
+    return max(1, min(1024, 2**24 // max(size, 1)))
+
+
+def _moments(
+    moments: Moments | None, state: State, number: Array, burn_in: Array, save: Save
+) -> Moments | None:
+    if moments is None:
+        return None
+    assert save.moments_every is not None
+    due = (number >= burn_in) & ((number - burn_in) % save.moments_every == 0)
+    return jax.lax.cond(
+        due,
+        lambda old: old.add(save.observe(state.theta, state.particles)),
+        lambda old: old,
+        moments,
+    )
+
+
+def _finite(carry: Carry, lane_axes: int) -> Bool[Array, "..."]:
+    """Whether theta and every particle are finite, for each lane."""
+    flags: list[Any] = [
+        jnp.all(jnp.isfinite(leaf), axis=tuple(range(lane_axes, leaf.ndim)))
+        for leaf in jax.tree.leaves((carry.state.theta, carry.state.particles))
+    ]
+    return jnp.all(jnp.stack(flags), axis=0)

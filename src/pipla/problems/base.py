@@ -1,0 +1,56 @@
+"""What a problem is: a model with data, a place to start, and what is known of the answer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from pipla.model import Model
+
+
+class Problem(NamedTuple):
+    """A ready model.
+
+    Attributes:
+        name: for tables and figures.
+        model: with its data.
+        theta: a start.
+        dimension: of x.
+        truth: the theta that generated the data, if known.
+        maximiser: of the marginal likelihood, exact, where it can be computed; else `None`.
+    """
+
+    name: str
+    model: Model
+    theta: PyTree
+    dimension: int
+    truth: float | None
+    maximiser: float | None
+
+    def cloud(
+        self, key: Key[Array, ""], num_particles: int, theta: PyTree | None = None
+    ) -> Array:
+        """Particles to start from: N(theta, 1) in every coordinate, as the paper has it."""
+        centre = self.theta if theta is None else theta
+        noise = jax.random.normal(key, (num_particles, self.dimension), jnp.result_type(float))
+        return centre + noise
+
+
+def find_data(name: str) -> dict[str, np.ndarray]:
+    """The arrays of a development data file in `$PIPLA_DATA`."""
+    folder = os.environ.get("PIPLA_DATA")
+    if not folder:
+        raise FileNotFoundError(
+            f"{name} is not shipped with pipla: set PIPLA_DATA to the folder that holds it."
+        )
+    path = Path(folder) / name
+    if not path.is_file():
+        raise FileNotFoundError(f"PIPLA_DATA = {folder!r} holds no file {name}.")
+    with np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}

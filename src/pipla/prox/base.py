@@ -1,0 +1,243 @@
+r"""What a non-smooth term is: a value, a joint proximal map, a Moreau-Yosida envelope.
+
+For one particle $x$ and the shared parameter $\theta$,
+
+$$ \operatorname{prox}(\theta, x) = \arg\min_{u_0, u}\; g_2(u_0, u)
+   + \frac{|u_0 - \theta|^2}{2 \lambda_\theta} + \frac{|u - x|^2}{2 \lambda_x}, $$
+
+with two smoothings, because $\theta$ may live in a scaled metric (block preconditioning). At
+$\lambda_\theta = 0$ the parameter does not move and the map is the prox over $x$ alone: the
+hybrid algorithms and the samplers with frozen theta need no second path.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+if TYPE_CHECKING:
+    from pipla.prox.calculus import Address
+
+Scalar = Float[Array, ""]
+
+
+class Solution(NamedTuple):
+    """A proximal point, the warm start for the next call, and how inexact the point may be.
+
+    `gap` bounds the objective's distance to its minimum (the duality gap); 0 for closed forms.
+    """
+
+    theta: PyTree
+    x: PyTree
+    warm: PyTree
+    gap: Scalar
+
+
+class Term(eqx.Module):
+    r"""A non-smooth term $g_2(\theta, x)$ for one particle; see `ClosedForm` and `Iterative`."""
+
+    #: Whether the value depends on theta; a term for which it does not leaves theta alone.
+    uses_theta: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        """The potential $g_2(\\theta, x)$: minus a log density, up to a constant."""
+
+    @abc.abstractmethod
+    def prox(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        """The joint proximal point `(theta, x)`."""
+
+    @abc.abstractmethod
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        """What `solve` may start from when nothing is known: a pytree of arrays, often `None`."""
+
+    @abc.abstractmethod
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        """The joint proximal point from a warm start, with the next warm start and the gap."""
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        r"""The Moreau-Yosida envelope: the minimum that `prox` attains.
+
+        Differentiable in every argument and in the term's own numbers. The point is held fixed
+        under differentiation, which is exact: the minimum does not change to first order when
+        the minimiser does (Danskin).
+        """
+        # The arguments are held, not the result: derivatives then never enter the solver, whose
+        # loops reverse mode could not differentiate.
+        term, *at = _held((self, theta, x, lam_theta, lam_x))
+        point = term.prox(*at)
+        return (
+            self.value(*point)
+            + _half_square(theta, point[0], lam_theta)
+            + _half_square(x, point[1], lam_x)
+        )
+
+    def envelope_gradient(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        r"""$((\theta - u_0)/\lambda_\theta,\; (x - u)/\lambda_x)$ at the proximal point $(u_0, u)$.
+
+        The theta part is 0 where `lam_theta` is 0: theta is then a constant of the map.
+        """
+        point = self.prox(theta, x, lam_theta, lam_x)
+        return _slope(theta, point[0], lam_theta), _slope(x, point[1], lam_x)
+
+    def on(self, *, theta: Address | None = None, x: Address | None = None) -> Term:
+        """This term acting on parts of theta and x: `L1().on(x="weights")`."""
+        from pipla.prox.calculus import On
+
+        return On(self, theta=theta, x=x)
+
+    def translate(self, shift: PyTree) -> Term:
+        r"""The term moved by `shift` in x: $g_2(\theta, x - s)$."""
+        from pipla.prox.calculus import Translated
+
+        return Translated(self, shift)
+
+    def __rmul__(self, weight: Any) -> Term:
+        from pipla.prox.calculus import Scaled
+
+        return Scaled(self, weight)
+
+    def __add__(self, other: Term) -> Term:
+        from pipla.prox.calculus import separable_sum
+
+        return separable_sum(self, other)
+
+
+class ClosedForm(Term):
+    """A term whose prox is computed directly: write `value` and `prox`."""
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> None:
+        return None
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        theta, moved = self.prox(theta, x, lam_theta, lam_x)
+        return Solution(theta, moved, warm, jnp.zeros((), _dtype(x)))
+
+
+class Iterative(Term):
+    """A term whose prox is iterated from a warm start: write `value`, `warm_start` and `solve`."""
+
+    def prox(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        solution = self.solve(theta, x, lam_theta, lam_x, self.warm_start(theta, x))
+        return solution.theta, solution.x
+
+
+class Fixed(ClosedForm):
+    """A closed-form term in x alone: write `penalty(x)` and `shrink(x, lam)`; theta stays."""
+
+    uses_theta: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def penalty(self, x: Array) -> Scalar:
+        """The penalty on x."""
+
+    @abc.abstractmethod
+    def shrink(self, x: Array, lam: Scalar) -> Array:
+        r"""$\arg\min_u\, \mathrm{penalty}(u) + |u - x|^2/(2\lambda)$."""
+
+    def value(self, theta: PyTree, x: Array) -> Scalar:
+        return self.penalty(require_floating("x", x, self))
+
+    def prox(
+        self, theta: PyTree, x: Array, lam_theta: PyTree, lam_x: Scalar
+    ) -> tuple[PyTree, Array]:
+        x = require_floating("x", x, self)
+        return theta, self.shrink(x, jnp.asarray(lam_x, x.dtype))
+
+
+class Zero(ClosedForm):
+    """No non-smooth term: value 0, prox the identity. What a `Model` without one uses."""
+
+    uses_theta: ClassVar[bool] = False
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return jnp.zeros((), _dtype(x))
+
+    def prox(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        return theta, x
+
+
+def require_array(name: str, value: PyTree, term: Term) -> Array:
+    """`value` as an array, or an error that says to address a part of a structured value."""
+    if not isinstance(value, jax.Array | float | int) and not hasattr(value, "__array__"):
+        raise TypeError(
+            f"{type(term).__name__} acts on one array, but {name} is a {type(value).__name__} "
+            f"with structure {jax.tree.structure(value)}; address a part of it with "
+            f"`term.on({name}=...)`."
+        )
+    return jnp.asarray(value)
+
+
+def require_floating(name: str, value: PyTree, term: Term) -> Array:
+    """`value` as one floating array."""
+    array = require_array(name, value, term)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(
+            f"{type(term).__name__} needs a floating-point {name}, but its dtype is {array.dtype}."
+        )
+    return array
+
+
+def require_scalar(name: str, value: PyTree, term: Term) -> Array:
+    """`value` as an array of shape (), or an error that says what was given."""
+    array = require_array(name, value, term)
+    if array.shape != ():
+        raise ValueError(
+            f"{type(term).__name__} needs a scalar {name}, but its shape is {array.shape}; "
+            f"address a scalar part of it with `term.on({name}=...)`."
+        )
+    return array
+
+
+def _dtype(tree: PyTree) -> Any:
+    return jnp.result_type(*jax.tree.leaves(tree))
+
+
+def _held(tree: PyTree) -> PyTree:
+    """The same numbers as constants under differentiation."""
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.lax.stop_gradient(arrays), rest)
+
+
+def _broadcast(lam: PyTree, tree: PyTree) -> PyTree:
+    """One smoothing per leaf of `tree`, from a number or a matching pytree."""
+    return jax.tree.broadcast(lam, tree)
+
+
+def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
+    def leaf(weight: Array, a: Array, b: Array) -> Scalar:
+        # A zero smoothing pins its block (a = b): it adds nothing, and must not divide.
+        weight = jnp.asarray(weight, jnp.result_type(b))
+        free = weight > 0
+        return jnp.sum(jnp.where(free, (a - b) ** 2, 0.0) / (2 * jnp.where(free, weight, 1.0)))
+
+    total: Any = 0.0  # not an array: theta may be None, which has no leaves and no dtype
+    for term in jax.tree.leaves(jax.tree.map(leaf, _broadcast(lam, start), start, end)):
+        total = total + term
+    return total
+
+
+def _slope(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:
+    def leaf(weight: Array, a: Array, b: Array) -> Array:
+        weight = jnp.asarray(weight, jnp.result_type(b))
+        free = weight > 0
+        return jnp.where(free, a - b, 0.0) / jnp.where(free, weight, 1.0)
+
+    return jax.tree.map(leaf, _broadcast(lam, start), start, end)

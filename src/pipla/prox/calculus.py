@@ -1,0 +1,234 @@
+"""A calculus of terms: scale, translate, address parts of theta and x, add on disjoint parts."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from pipla.prox.base import Iterative, Scalar, Solution, Term, Zero
+from pipla.prox.checks import Number, hyperparameter, positive
+
+#: Names a part of a pytree: a dict key or attribute ("w"), an index (0), or a path ("layer", 0).
+Address = str | int | tuple[str | int, ...]
+Path = tuple[str | int, ...]
+
+
+class Scaled(Iterative):
+    r"""$w\, g_2$ for $w > 0$: its prox is that of $g_2$ with both smoothings multiplied by $w$."""
+
+    term: Term
+    weight: Number = hyperparameter()
+
+    def __check_init__(self) -> None:
+        positive("weight", self.weight)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        value = self.term.value(theta, x)
+        return self.weight.astype(value.dtype) * value
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(theta, x)
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        def times(lam: PyTree) -> PyTree:
+            return jax.tree.map(lambda leaf: leaf * self.weight.astype(jnp.result_type(leaf)), lam)
+
+        solution = self.term.solve(theta, x, times(lam_theta), times(lam_x), warm)
+        return solution._replace(gap=solution.gap * self.weight.astype(solution.gap.dtype))
+
+
+class Translated(Iterative):
+    r"""$g_2(\theta, x - s)$: its prox is that of $g_2$ between two shifts."""
+
+    term: Term
+    shift: PyTree
+
+    def _moved(self, x: PyTree, sign: int) -> PyTree:
+        return jax.tree.map(lambda leaf, s: leaf + sign * jnp.asarray(s, leaf.dtype), x, self.shift)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.value(theta, self._moved(x, -1))
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(theta, self._moved(x, -1))
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        solution = self.term.solve(theta, self._moved(x, -1), lam_theta, lam_x, warm)
+        return solution._replace(x=self._moved(solution.x, 1))
+
+
+class On(Iterative):
+    """A term acting on named parts of theta and x; the other parts pass through unchanged."""
+
+    term: Term
+    theta: Address | None = eqx.field(static=True, default=None)
+    x: Address | None = eqx.field(static=True, default=None)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(part("theta", theta, self.theta), part("x", x, self.x))
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        solution = self.term.solve(
+            part("theta", theta, self.theta),
+            part("x", x, self.x),
+            _part_of_smoothing(lam_theta, self.theta),
+            _part_of_smoothing(lam_x, self.x),
+            warm,
+        )
+        return solution._replace(
+            theta=put_part(theta, self.theta, solution.theta),
+            x=put_part(x, self.x, solution.x),
+        )
+
+
+class Sum(Iterative):
+    """A sum of terms on disjoint parts: the joint prox is each term's own, one after the other."""
+
+    terms: tuple[Term, ...]
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return sum(term.value(theta, x) for term in self.terms)  # type: ignore[return-value]
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return tuple(term.warm_start(theta, x) for term in self.terms)
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        gap: Any = 0.0
+        next_warm = []
+        for term, start in zip(self.terms, warm, strict=True):
+            solution = term.solve(theta, x, lam_theta, lam_x, start)
+            theta, x, gap = solution.theta, solution.x, gap + solution.gap
+            next_warm.append(solution.warm)
+        return Solution(theta, x, tuple(next_warm), gap)
+
+
+def separable_sum(*terms: Term) -> Sum:
+    """The sum of terms that touch disjoint parts of theta and x; anything else is an error.
+
+    The prox of a sum is the sum of the proxes only when no part is touched twice.
+    """
+    flat = [leaf for term in terms for leaf in (term.terms if isinstance(term, Sum) else (term,))]
+    reach = [pair for term in flat for pair in _reach(term)]
+    for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):
+        for first, second in itertools.combinations(paths, 2):
+            if first is not None and second is not None and _overlap(first, second):
+                raise ValueError(
+                    f"two terms of a sum both act on {_describe(name, first, second)}, so their "
+                    "joint prox is not the sum of the two. Put each on its own part with "
+                    '`.on(theta="...", x="...")`, or move one term into `smooth`.'
+                )
+    return Sum(tuple(flat))
+
+
+def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
+    """For each leaf of theta, the number of elements of x that `term` couples it to.
+
+    A leaf that no term touches is coupled through the smooth part, to all of x.
+    """
+    total = _size(x)
+    sizes = jax.tree.map(lambda _: 0, theta)
+    for path, where in _reach(term):
+        if path is None:
+            continue
+        block = _size(part("x", x, where))
+        inner = part("theta", sizes, path)
+        sizes = put_part(sizes, path, jax.tree.map(lambda old, b=block: old + b, inner))
+    return jax.tree.map(lambda size: size or total, sizes)
+
+
+def part(name: str, tree: PyTree, address: Address | None) -> PyTree:
+    """The addressed part of `tree`, or an error that lists the parts there are."""
+    for key in _keys(address):
+        parts = _parts(tree)
+        if key not in parts:
+            raise ValueError(
+                f"`.on({name}={address!r})` names a part that {name} does not have; "
+                f"its parts are {list(parts) or 'none (it is a single array)'}."
+            )
+        tree = parts[key]
+    return tree
+
+
+def _parts(tree: PyTree) -> dict[str | int, PyTree]:
+    if isinstance(tree, dict):
+        return tree
+    if hasattr(tree, "_asdict"):
+        return tree._asdict()
+    if isinstance(tree, list | tuple):
+        return dict(enumerate(tree))
+    fields: Any = vars(tree) if isinstance(tree, eqx.Module) else {}
+    return dict(fields)
+
+
+def put_part(tree: PyTree, address: Address | None, new: PyTree) -> PyTree:
+    """`tree` with the addressed part replaced."""
+    keys = _keys(address)
+    if not keys:
+        return new
+    key, rest = keys[0], keys[1:]
+    inner = put_part(_parts(tree)[key], rest, new)
+    if isinstance(tree, dict):
+        return {**tree, key: inner}
+    if hasattr(tree, "_replace"):
+        return tree._replace(**{str(key): inner})
+    if isinstance(tree, list | tuple):
+        return type(tree)(inner if i == key else leaf for i, leaf in enumerate(tree))
+    return eqx.tree_at(lambda t: getattr(t, str(key)), tree, inner)
+
+
+def _part_of_smoothing(lam: PyTree, address: Address | None) -> PyTree:
+    """A number is the smoothing of every part; a pytree has one of its own for each."""
+    number = jax.tree_util.all_leaves([lam])
+    return lam if number else part("smoothing", lam, address)
+
+
+def _size(tree: PyTree) -> int:
+    return sum(jnp.size(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _keys(address: Address | None) -> Path:
+    if address is None:
+        return ()
+    return address if isinstance(address, tuple) else (address,)
+
+
+def _reach(term: Term) -> list[tuple[Path | None, Path]]:
+    """Where each elementary term acts: a path in theta (`None`: nowhere) and a path in x."""
+    if isinstance(term, Sum):
+        return [pair for each in term.terms for pair in _reach(each)]
+    if isinstance(term, Scaled | Translated):
+        return _reach(term.term)
+    if isinstance(term, On):
+        return [
+            (None if theta is None else _keys(term.theta) + theta, _keys(term.x) + x)
+            for theta, x in _reach(term.term)
+        ]
+    if isinstance(term, Zero):
+        return []
+    return [(() if term.uses_theta else None, ())]
+
+
+def _overlap(first: Path, second: Path) -> bool:
+    shared = min(len(first), len(second))
+    return first[:shared] == second[:shared]
+
+
+def _describe(name: str, first: Path, second: Path) -> str:
+    path = max(first, second, key=len)
+    return f"{name}[{', '.join(map(repr, path))}]" if path else f"the whole of {name}"

@@ -1,0 +1,131 @@
+r"""Penalties on x alone: $\ell_1$, $\ell_2^2$, elastic net, group lasso; and what they share.
+
+Soft-thresholding is one idea with several coordinates. A `SoftThreshold` says which non-negative
+amplitudes of x it adds up (absolute values, group norms, singular values) and how to rebuild x
+from new ones; its prox, and the learned strength of `pipla.prox.strength`, then follow.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from pipla.prox.base import Fixed, Scalar
+from pipla.prox.checks import Number, hyperparameter, not_negative, positive
+
+
+def soft(x: Array, threshold: Array) -> Array:
+    r"""Soft-thresholding: $\operatorname{sign}(x)\,(|x| - t)_+$."""
+    return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0)
+
+
+class SoftThreshold(Fixed):
+    r"""$w \sum_j s_j(x)$ over amplitudes $s_j \ge 0$; its prox makes them $(s_j - \lambda w)_+$."""
+
+    weight: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def amplitudes(self, x: Array) -> Array:
+        """The amplitudes that the penalty adds up."""
+
+    @abc.abstractmethod
+    def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """The amplitudes, and a function from new (not larger) amplitudes to the new x."""
+
+    def penalty(self, x: Array) -> Scalar:
+        return self.weight.astype(x.dtype) * jnp.sum(self.amplitudes(x))
+
+    def shrink(self, x: Array, lam: Scalar) -> Array:
+        amplitudes, rebuild = self.decompose(x)
+        return rebuild(jnp.maximum(amplitudes - lam * self.weight.astype(x.dtype), 0))
+
+
+class L1(SoftThreshold):
+    r"""$w \sum_i |x_i|$.
+
+    >>> print(L1(2.0).prox(None, jnp.array([-3.0, 0.5]), 0.0, 1.0)[1])
+    [-1.  0.]
+    """
+
+    weight: Number = hyperparameter(default=1.0)
+
+    def __check_init__(self) -> None:
+        positive("weight", self.weight)
+
+    def amplitudes(self, x: Array) -> Array:
+        return jnp.abs(x)
+
+    def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
+        return jnp.abs(x), lambda amplitudes: jnp.sign(x) * amplitudes
+
+
+class GroupLasso(SoftThreshold):
+    r"""$w \sum_g |x_g|_2$: the Euclidean norms along `axis` (one axis or several), added up.
+
+    >>> print(GroupLasso(2.5, axis=1).prox(None, jnp.array([[3.0, 4.0], [1.0, 1.0]]), 0.0, 1.0)[1])
+    [[1.5 2. ]
+     [0.  0. ]]
+    """
+
+    weight: Number = hyperparameter(default=1.0)
+    axis: int | tuple[int, ...] = eqx.field(static=True, default=-1)
+
+    def __check_init__(self) -> None:
+        positive("weight", self.weight)
+
+    def amplitudes(self, x: Array) -> Array:
+        return euclidean(x, self.axis)
+
+    def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
+        norms = euclidean(x, self.axis)
+
+        def rebuild(amplitudes: Array) -> Array:
+            ratio = amplitudes / jnp.where(norms > 0, norms, 1)
+            return x * jnp.expand_dims(ratio, self.axis)
+
+        return norms, rebuild
+
+
+class SquaredL2(Fixed):
+    r"""$\tfrac{w}{2} |x|^2$: the potential of a centred Gaussian of precision $w$."""
+
+    weight: Number = hyperparameter(default=1.0)
+
+    def __check_init__(self) -> None:
+        positive("weight", self.weight)
+
+    def penalty(self, x: Array) -> Scalar:
+        return 0.5 * self.weight.astype(x.dtype) * jnp.sum(x**2)
+
+    def shrink(self, x: Array, lam: Scalar) -> Array:
+        return x / (1 + lam * self.weight.astype(x.dtype))
+
+
+class ElasticNet(Fixed):
+    r"""$w_1 \sum_i |x_i| + \tfrac{w_2}{2} |x|^2$, either weight possibly 0."""
+
+    l1: Number = hyperparameter(default=1.0)
+    l2: Number = hyperparameter(default=1.0)
+
+    def __check_init__(self) -> None:
+        not_negative("l1", self.l1)
+        not_negative("l2", self.l2)
+
+    def penalty(self, x: Array) -> Scalar:
+        l1, l2 = self.l1.astype(x.dtype), self.l2.astype(x.dtype)
+        return l1 * jnp.sum(jnp.abs(x)) + 0.5 * l2 * jnp.sum(x**2)
+
+    def shrink(self, x: Array, lam: Scalar) -> Array:
+        l1, l2 = self.l1.astype(x.dtype), self.l2.astype(x.dtype)
+        return soft(x, lam * l1) / (1 + lam * l2)
+
+
+def euclidean(x: Array, axis: int | tuple[int, ...]) -> Array:
+    """The Euclidean norm along `axis`, with gradient 0 (a subgradient) where it vanishes."""
+    squares = jnp.sum(x**2, axis=axis)
+    # Autodiff of sqrt at 0 is infinite, and `where` alone would still multiply it by 0.
+    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)

@@ -1,0 +1,196 @@
+r"""Total variation of signals, images and volumes, fixed or with a learned strength."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from pipla.prox.base import Iterative, Scalar, Solution, require_floating
+from pipla.prox.checks import Number, count, hyperparameter, positive, smoothing
+from pipla.prox.norms import euclidean
+from pipla.prox.strength import Strength
+
+#: Iterations between two looks at the duality gap, which costs about one iteration.
+_CHUNK = 5
+
+
+class TotalVariation(Iterative):
+    r"""$w\, \mathrm{TV}(x)$: the finite differences of x along `axes` (all of them by default).
+
+    Anisotropic (default): the sum of their absolute values. Isotropic: the sum over elements of the
+    Euclidean norm of the forward differences there. Value and prox are always of the same kind
+    (E5: the published code mixes them).
+
+    The prox is $u = x - t D^\top p$ with $t = \lambda_x w$ and a dual $p$ in the unit ball (of each
+    difference, or of each element's differences), found by accelerated projected gradient steps
+    (Beck and Teboulle 2009) that restart when the gap rises. The gap needs no second problem,
+
+    $$ \mathrm{gap} = w \sum_e \big( |(Du)_e| - \langle p_e, (Du)_e \rangle \big) \ge 0, $$
+
+    a sum of non-negative terms in which nothing cancels. It bounds the excess of
+    $w\,\mathrm{TV}(u) + |u - x|^2/(2\lambda_x)$ over its minimum. The iteration stops when
+
+    $$ \lambda_x\, \mathrm{gap} \le \mathrm{tolerance} \times
+       \min\big(d\, t^2,\; \tfrac12 |x - \bar x|^2\big), $$
+
+    or after `max_iterations`. Since $\tfrac12|u - u^*|^2 \le \lambda_x\,\mathrm{gap}$, the root
+    mean square error of $u$ is at most $\sqrt{2\,\mathrm{tolerance}}$ times the weight $t$ (no
+    element moves by more than $2t$ per axis), or times the spread of x if that is smaller. Nothing
+    is gained below rounding, where it stops too. The warm start is $p$, which does not depend on
+    the weight.
+
+    >>> steps = jnp.array([0.0, 0.0, 4.0, 4.0])
+    >>> print([f"{u:.2f}" for u in TotalVariation().prox(None, steps, 0.0, 1.0)[1]])
+    ['0.50', '0.50', '3.50', '3.50']
+    """
+
+    uses_theta: ClassVar[bool] = False
+
+    weight: Number = hyperparameter(default=1.0)
+    isotropic: bool = eqx.field(static=True, default=False)
+    tolerance: Number = hyperparameter(default=1e-4)
+    max_iterations: int = eqx.field(static=True, default=200)
+    axes: tuple[int, ...] | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        positive("weight", self.weight)
+        positive("tolerance", self.tolerance)
+        count("max_iterations", self.max_iterations)
+
+    def value(self, theta: PyTree, x: Array) -> Scalar:
+        x = require_floating("x", x, self)
+        lengths = self._lengths(tuple(_difference(x, axis) for axis in self._axes(x)))
+        return self.weight.astype(x.dtype) * sum(map(jnp.sum, lengths))
+
+    def warm_start(self, theta: PyTree, x: Array) -> tuple[Array, ...]:
+        x = require_floating("x", x, self)
+        return tuple(jnp.zeros_like(x) for _ in self._axes(x))
+
+    def solve(
+        self,
+        theta: PyTree,
+        x: Array,
+        lam_theta: PyTree,
+        lam_x: Scalar,
+        warm: tuple[Array, ...],
+    ) -> Solution:
+        x = require_floating("x", x, self)
+        axes = self._axes(x)
+        weight = self.weight.astype(x.dtype)
+        shift = smoothing(lam_x, x) * weight
+        # |D|² ≤ 4 per axis; in units of the weight the gradient step is D u / (4 n t).
+        rate = 1 / (4 * len(axes) * jnp.maximum(shift, jnp.finfo(x.dtype).tiny))
+
+        def primal(dual: tuple[Array, ...]) -> Array:
+            return x - shift * sum(_adjoint(p, axis) for p, axis in zip(dual, axes, strict=True))
+
+        def gap_of(dual: tuple[Array, ...]) -> Array:
+            u = primal(dual)
+            slopes = tuple(_difference(u, axis) for axis in axes)
+            inner = sum(p * slope for p, slope in zip(dual, slopes, strict=True))
+            return sum(map(jnp.sum, self._lengths(slopes))) - jnp.sum(inner)
+
+        def advance(index: Array, state: tuple[Any, ...]) -> tuple[Any, ...]:
+            # Each array is replaced by a function of itself at the same place, so XLA works in
+            # place; recovering the new p from the new q saves a copy of it and a second stencil.
+            dual, ahead, u, age = state
+            momentum = (age + index.astype(x.dtype)) / (age + index.astype(x.dtype) + 3)
+            trial = tuple(
+                q + rate * _difference(u, axis) for q, axis in zip(ahead, axes, strict=True)
+            )
+            ahead = tuple(
+                (1 + momentum) * new - momentum * old
+                for new, old in zip(self._project(trial), dual, strict=True)
+            )
+            dual = tuple(
+                (q + momentum * old) * (1 / (1 + momentum))
+                for q, old in zip(ahead, dual, strict=True)
+            )
+            return dual, ahead, primal(ahead), age
+
+        def unfinished(state: tuple[Any, ...]) -> Array:
+            *_, gap, iterations = state
+            return (gap > enough) & (iterations < self.max_iterations)
+
+        def chunk(state: tuple[Any, ...]) -> tuple[Any, ...]:
+            dual, ahead, age, last, iterations = state
+            dual, ahead, _, _ = jax.lax.fori_loop(
+                0, _CHUNK, advance, (dual, ahead, primal(ahead), age)
+            )
+            dual = self._project(dual)  # p was recovered up to rounding
+            gap = gap_of(dual)
+            # A rising gap means the momentum has overshot: start it afresh from here.
+            restart = gap > last
+            ahead = tuple(jnp.where(restart, p, q) for p, q in zip(dual, ahead, strict=True))
+            age = jnp.where(restart, 0, age + _CHUNK)
+            return dual, ahead, age, gap, iterations + _CHUNK
+
+        spread = x - jnp.mean(x, axis=axes, keepdims=True)
+        scale = jnp.minimum(x.size * shift, 0.5 * jnp.sum(spread**2) * (4 * len(axes) * rate))
+        rounding = 4 * len(axes) * jnp.finfo(x.dtype).eps * jnp.sum(jnp.abs(x))
+        enough = self.tolerance.astype(x.dtype) * scale + rounding
+        zero = jnp.zeros_like(shift)
+        state = (warm, warm, zero, gap_of(warm), jnp.zeros((), jnp.int32))
+        dual, _, _, gap, _ = jax.lax.while_loop(unfinished, chunk, state)
+        return Solution(theta, primal(dual), dual, weight * gap)
+
+    def _axes(self, x: Array) -> tuple[int, ...]:
+        axes = tuple(range(x.ndim)) if self.axes is None else self.axes
+        bad = [axis for axis in axes if not -x.ndim <= axis < x.ndim]
+        normal = tuple(axis % x.ndim for axis in axes) if not bad else ()
+        if bad or not axes or len(set(normal)) != len(axes):
+            raise ValueError(
+                f"axes must name one or more different axes of x, got {self.axes} "
+                f"for an x of shape {x.shape}."
+            )
+        return normal
+
+    def _lengths(self, slopes: tuple[Array, ...]) -> tuple[Array, ...]:
+        if self.isotropic:
+            return (euclidean(jnp.stack(slopes), 0),)
+        return tuple(map(jnp.abs, slopes))
+
+    def _project(self, dual: tuple[Array, ...]) -> tuple[Array, ...]:
+        if not self.isotropic:
+            return tuple(jnp.clip(p, -1, 1) for p in dual)
+        length = jnp.maximum(jnp.sqrt(sum(p**2 for p in dual)), 1)
+        return tuple(p / length for p in dual)
+
+
+class TVStrength(Strength):
+    r"""$g_2(\theta, x) = e^\theta\, \mathrm{TV}(x) - d\,\theta$: how smooth is the picture?
+
+    Total variation does not see constants, so the exact exponent is $d - 1$ (E7); `degrees` sets
+    it. The joint prox is that of `Strength`; the options are those of `TotalVariation`.
+    """
+
+    def __init__(
+        self,
+        *,
+        isotropic: bool = False,
+        tolerance: Number = 1e-4,
+        max_iterations: int = 200,
+        axes: tuple[int, ...] | None = None,
+        degrees: Number = None,
+    ) -> None:
+        regulariser = TotalVariation(
+            isotropic=isotropic, tolerance=tolerance, max_iterations=max_iterations, axes=axes
+        )
+        super().__init__(regulariser, degrees=degrees, tolerance=tolerance)
+
+
+def _difference(u: Array, axis: int) -> Array:
+    """Forward differences along `axis`, in the shape of `u`: the last one is 0."""
+    last = jax.lax.slice_in_dim(u, u.shape[axis] - 1, None, axis=axis)
+    return jnp.concatenate([jax.lax.slice_in_dim(u, 1, None, axis=axis), last], axis=axis) - u
+
+
+def _adjoint(p: Array, axis: int) -> Array:
+    """The transpose of `_difference`, for a `p` whose last entry along `axis` is 0."""
+    first = jnp.zeros_like(jax.lax.slice_in_dim(p, 0, 1, axis=axis))
+    before = jax.lax.slice_in_dim(p, 0, p.shape[axis] - 1, axis=axis)
+    return jnp.concatenate([first, before], axis=axis) - p

@@ -1,0 +1,174 @@
+r"""A uniform density whose half-width is learned, directly or through its logarithm.
+
+Both objectives tend to $-\infty$ as the box closes, so no global minimiser exists, and
+both maps return a stated stationary point. With the $|x_i|$ sorted, the reduced
+problem in the half-width is smooth between neighbours, and each piece is solved in closed form.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from pipla.prox.base import ClosedForm, Scalar
+from pipla.prox.checks import one_of, operands, smoothing
+from pipla.prox.root import increasing_root
+
+
+class UniformBox(ClosedForm):
+    r"""$g_2(\theta, x) = d \log 2\theta$ where all $|x_i| \le \theta$, infinite elsewhere.
+
+    Given $u_0$, $u_i = \operatorname{clip}(x_i, \pm u_0)$. The prox takes the **largest stationary
+    point** of $d \log u_0 + (u_0-\theta)^2/(2\lambda_\theta) + \sum_i(|x_i|-u_0)_+^2/(2\lambda_x)$,
+    a local minimiser: where the $k$ largest $|x_i|$, with sum $S_k$, exceed $u_0$, and
+    $r = \lambda_\theta/\lambda_x$, it is the larger root of
+
+    $$ (1 + rk)\,u^2 - (\theta + r S_k)\,u + \lambda_\theta d = 0. $$
+
+    Where there is none (theta too small for its smoothing), the fallback is the point at which the
+    slope $u - \theta + \lambda_\theta d/u - r\sum_i(|x_i|-u)_+$ is smallest: the largest root
+    continues there when it disappears, as a double root. Any real theta is accepted; for positive
+    `lam_theta` the result is positive.
+
+    `approximation="published"`: $u_0 = (\theta + \sqrt{\theta^2 - 4\lambda_\theta d})/2$ if that is
+    real, else $\max_i |x_i|$, which ignores the pull of x on theta.
+
+    >>> theta, x = UniformBox().prox(2.0, jnp.array([0.5, -2.5]), 0.1, 0.1)
+    >>> print(f"{theta:.3f}, {x[0]:.3f}, {x[1]:.3f}")
+    2.205, 0.500, -2.205
+    """
+
+    approximation: str | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        one_of("approximation", self.approximation, (None, "published"))
+
+    def value(self, theta: Array, x: Array) -> Scalar:
+        theta, x = operands(self, theta, x)
+        inside = (theta > 0) & jnp.all(jnp.abs(x) <= theta)
+        return jnp.where(inside, x.size * jnp.log(2 * jnp.where(theta > 0, theta, 1)), jnp.inf)
+
+    def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
+        theta, x = operands(self, theta, x)
+        lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
+        if self.approximation == "published":
+            room = theta**2 - 4 * lam_theta * x.size
+            root = (theta + jnp.sqrt(jnp.maximum(room, 0))) / 2
+            moved = jnp.where(room >= 0, root, jnp.max(jnp.abs(x)))
+            half_width = jnp.abs(moved)
+        else:
+            moved = _largest_stationary_point(theta, x, lam_theta * x.size, lam_theta / lam_x)
+            half_width = jnp.maximum(moved, 0)
+        moved, half_width = (
+            jnp.where(lam_theta > 0, new, old)
+            for new, old in ((moved, theta), (half_width, jnp.maximum(theta, 0)))
+        )
+        return moved, jnp.clip(x, -half_width, half_width)
+
+
+class UniformLogBox(ClosedForm):
+    r"""$g_2(\eta, x) = d\,\eta + d \log 2$ where all $|x_i| \le e^\eta$, infinite elsewhere.
+
+    The uniform density on $\pm e^\eta$. Given $u_0$, $u_i = \operatorname{clip}(x_i, \pm e^{u_0})$;
+    the prox takes the stationary point in eta's own basin, the first root met from $\eta$ of
+
+    $$ E(u_0) = u_0 - \eta + \lambda_\theta d
+       - \frac{\lambda_\theta}{\lambda_x}\, e^{u_0} \sum_i (|x_i| - e^{u_0})_+ . $$
+
+    It always exists: at $\eta - \lambda_\theta d$ there is no slope left upwards, and once the box
+    contains x there is none downwards.
+    """
+
+    def value(self, theta: Array, x: Array) -> Scalar:
+        theta, x = operands(self, theta, x)
+        inside = jnp.all(jnp.abs(x) <= jnp.exp(theta))
+        return jnp.where(inside, x.size * (theta + jnp.log(jnp.asarray(2, x.dtype))), jnp.inf)
+
+    def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
+        theta, x = operands(self, theta, x)
+        lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
+        root = _first_root(theta, x, lam_theta * x.size, lam_theta / lam_x)
+        moved = jnp.where(lam_theta > 0, root, theta)
+        half_width = jnp.exp(moved)
+        return moved, jnp.clip(x, -half_width, half_width)
+
+
+def _segments(x: Array) -> tuple[Array, Array, Array, Array]:
+    """For k = 0..d: k itself, the sum of the k largest |x|, and the range where just k exceed u."""
+    largest = jnp.sort(jnp.abs(x).ravel(), descending=True)
+    number = jnp.arange(x.size + 1).astype(x.dtype)
+    total = jnp.concatenate([jnp.zeros(1, x.dtype), jnp.cumsum(largest)])
+    above = jnp.concatenate([jnp.full(1, jnp.inf, x.dtype), largest])
+    below = jnp.concatenate([largest, jnp.zeros(1, x.dtype)])
+    return number, total, below, above
+
+
+def _largest_stationary_point(theta: Array, x: Array, shrinkage: Array, ratio: Array) -> Array:
+    number, total, below, above = _segments(x)
+    curvature = 1 + ratio * number
+    push = theta + ratio * total
+    lowest = jnp.sqrt(shrinkage / curvature)  # of the slope u + shrinkage/u in this segment
+    # The discriminant as a product: no overflow, and exact next to the double root.
+    edge = 2 * curvature * lowest
+    real = push >= edge
+    root = (push + jnp.sqrt(jnp.maximum(push - edge, 0) * (push + edge))) / (2 * curvature)
+    # A root on a boundary must not be lost to rounding on both sides of it.
+    slack = 8 * jnp.finfo(x.dtype).eps
+    valid = real & (root >= below * (1 - slack)) & (root <= above * (1 + slack))
+    largest = jnp.max(jnp.where(valid, root, -jnp.inf))
+
+    point = jnp.clip(lowest, below, above)
+    slope = curvature * point + shrinkage / jnp.where(point > 0, point, 1) - push
+    # A segment closed up at 0 (elements of x that are 0) holds no positive point.
+    steepest = jnp.argmin(jnp.where(point > 0, slope, jnp.inf))
+    return jnp.where(jnp.any(valid), largest, point[steepest])
+
+
+def _first_root(eta: Array, x: Array, shrinkage: Array, ratio: Array) -> Array:
+    r"""Between the knots, $\log|x_i|$ and the critical points of $E$, $E$ is monotone.
+
+    So the first sign change over the knots, from eta in the downhill direction, brackets the first
+    root and nothing else. In a segment $E' = 1 - r(w S_k - 2 k w^2)$ with $w = e^{u_0}$: at most
+    two critical points, in closed form.
+    """
+    number, total, below, above = _segments(x)
+    top = jnp.log(above[1])
+
+    def equation(u: Array, number: Array, total: Array) -> Array:
+        w = jnp.exp(jnp.minimum(u, top))  # beyond the top nothing is outside: no overflow
+        return u - eta + shrinkage - ratio * w * (total - number * w)
+
+    w = jnp.exp(jnp.minimum(eta, top))
+    start = shrinkage - ratio * w * jnp.sum(jnp.maximum(jnp.abs(x) - w, 0))
+    down = start > 0
+    lower = jnp.where(down, eta - shrinkage, eta)
+    upper = jnp.where(down, eta, jnp.maximum(eta, top))
+
+    pushes = ratio * total
+    room = pushes**2 - 8 * ratio * number
+    sum_of_roots = (pushes + jnp.sqrt(jnp.maximum(room, 0))) / 2
+    critical = (room > 0) & (number > 0)
+    high = sum_of_roots / (2 * jnp.where(critical, ratio * number, 1))
+    low = 1 / jnp.where(critical, sum_of_roots, 1)
+    middle = [jnp.where(critical, jnp.clip(point, below, above), below) for point in (high, low)]
+    knots = jnp.log(jnp.stack([above, *middle, below], axis=1))
+    knots = jnp.clip(knots, lower, upper).ravel()  # from the top of the real line to the bottom
+    number, total = jnp.repeat(number, 4), jnp.repeat(total, 4)
+
+    values = equation(knots, number, total)
+    indices = jnp.arange(knots.size)
+    # Downwards the root lies just above the first knot with E ≤ 0, upwards just below the last
+    # knot with E ≥ 0. The ends of the range make sure that there is one, up to rounding.
+    first_below = jnp.argmax((values <= 0) | (indices == knots.size - 1))
+    last_above = knots.size - 1 - jnp.argmax(((values >= 0) | (indices == 0))[::-1])
+    bottom = jnp.where(down, first_below, jnp.minimum(last_above + 1, knots.size - 1))
+    ceiling = jnp.where(down, jnp.maximum(first_below - 1, 0), last_above)
+    here = jnp.where(down, first_below, last_above)
+
+    def value_and_slope(u: Array) -> tuple[Array, Array]:
+        w = jnp.exp(jnp.minimum(u, top))
+        k, s = number[here], total[here]
+        return equation(u, k, s), 1 - ratio * w * (s - 2 * k * w)
+
+    return increasing_root(value_and_slope, knots[bottom], knots[ceiling], knots[ceiling])

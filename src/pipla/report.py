@@ -1,0 +1,157 @@
+"""Figures, and one self-contained HTML page: it can be mailed, and opens without a network."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Columns and rows of text or numbers; a click on a heading sorts."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+
+    def html(self) -> str:
+        """The table as HTML."""
+        head = "".join(f"<th scope='col' tabindex='0'>{_text(c)}</th>" for c in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td{_sort_key(v)}>{_text(v)}</td>" for v in row) + "</tr>"
+            for row in self.rows
+        )
+        caption = f"<caption>{_text(self.caption)}</caption>" if self.caption else ""
+        return (
+            f"<div class='wide'><table>{caption}<thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+    def text(self) -> str:
+        """The table for a terminal: aligned columns, no colours."""
+        cells = [list(map(str, self.columns)), *([_plain(v) for v in row] for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+        return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A figure with the sentence below it."""
+
+    figure: Figure
+    caption: str
+
+    def png(self) -> bytes:
+        """The figure as PNG."""
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=144, bbox_inches="tight", facecolor="white")
+        return buffer.getvalue()
+
+    def html(self) -> str:
+        """The figure, embedded."""
+        data = base64.b64encode(self.png()).decode()
+        alt = html.escape(self.caption, quote=True)
+        return (
+            f"<figure><img alt='{alt}' src='data:image/png;base64,{data}'>"
+            f"<figcaption>{_text(self.caption)}</figcaption></figure>"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A paragraph; `code=True` for commands."""
+
+    words: str
+    code: bool = False
+
+    def html(self) -> str:
+        """The paragraph as HTML."""
+        return f"<pre>{_text(self.words)}</pre>" if self.code else f"<p>{_text(self.words)}</p>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    parts: Sequence[Table | Picture | Text]
+
+
+def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -> Path:
+    """One HTML file with everything in it."""
+    body = "".join(
+        f"<section><h2>{_text(s.title)}</h2>{''.join(p.html() for p in s.parts)}</section>"
+        for s in sections
+    )
+    path.write_text(
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{_text(title)}</h1><p class='lead'>{_text(lead)}</p>{body}"
+        f"<script>{_SORT}</script></body></html>",
+        encoding="utf-8",
+    )
+    return path
+
+
+def new_figure(columns: int = 1, width: float = 7.0, height: float = 3.4) -> tuple[Figure, list]:
+    """A figure with axes side by side, in the house style, without touching global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    return figure, axes
+
+
+def _text(value: Any) -> str:
+    return html.escape(_plain(value))
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _sort_key(value: Any) -> str:
+    return f" data-n='{float(value)!r}'" if isinstance(value, int | float) else ""
+
+
+_STYLE = """
+:root{color-scheme:light}
+body{font:16px/1.55 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#1c2430}
+h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.15rem;margin-top:2.2rem}
+.lead{color:#4a5568;margin-top:0}.wide{overflow-x:auto}
+table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
+caption{text-align:left;color:#4a5568;padding-bottom:.4rem}
+th,td{padding:.35rem .7rem;border-bottom:1px solid #e2e8f0;text-align:left;white-space:nowrap}
+th{cursor:pointer;border-bottom:2px solid #94a3b8}
+th:hover,th:focus{background:#f1f5f9}th[data-dir=up]::after{content:" ▲"}th[data-dir=down]::after{content:" ▼"}
+figure{margin:1.2rem 0}img{max-width:100%}figcaption{font-size:.88rem;color:#4a5568}
+pre{background:#f1f5f9;padding:.7rem;overflow-x:auto;font-size:.85rem}
+"""
+
+_SORT = """
+document.querySelectorAll('th').forEach(th=>{const go=()=>{
+const t=th.closest('table'),i=[...th.parentNode.children].indexOf(th),up=th.dataset.dir!=='up';
+t.querySelectorAll('th').forEach(h=>delete h.dataset.dir);th.dataset.dir=up?'up':'down';
+const key=r=>{const c=r.children[i];return c.dataset.n!==undefined?+c.dataset.n:c.textContent};
+const rows=[...t.tBodies[0].rows].sort((a,b)=>{const x=key(a),y=key(b);
+const d=typeof x==='number'&&typeof y==='number'?x-y:typeof x==='number'?-1:typeof y==='number'?1:x.localeCompare(y);
+return up?d:-d});t.tBodies[0].append(...rows)};
+th.onclick=go;th.onkeydown=e=>{if(e.key==='Enter'||e.key===' '){e.preventDefault();go()}}});
+"""

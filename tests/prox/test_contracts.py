@@ -1,0 +1,261 @@
+"""Every term of the table against every contract."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prox_table import CONVEX, JOINT, ROWS, draw
+
+rows = pytest.mark.parametrize("row", ROWS, ids=repr)
+joint_rows = pytest.mark.parametrize("row", JOINT, ids=repr)
+quiet = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@functools.cache
+def compiled(row):
+    return jax.jit(lambda *at: row.term.prox(*at))
+
+
+@functools.cache
+def compiled_value(row):
+    return jax.jit(lambda *at: row.term.value(*at))
+
+
+def objective(row, point, at):
+    """The objective of the prox, in NumPy float64."""
+    (u0, u), (theta, x, lam_theta, lam_x) = point, at
+    value = float(compiled_value(row)(jnp.asarray(u0), jnp.asarray(u)))
+    if lam_theta > 0:
+        value += (float(u0) - theta) ** 2 / (2 * lam_theta)
+    return value + np.sum((np.asarray(u) - x) ** 2) / (2 * lam_x)
+
+
+def numbers(at, dtype=jnp.float64):
+    return tuple(jnp.asarray(part, dtype) for part in at)
+
+
+@rows
+def test_objective_is_the_brute_force_minimum(row):
+    for seed in range(16):
+        at = draw(row, seed)
+        reached = objective(row, compiled(row)(*numbers(at)), at)
+        best = row.minimum(*at)
+        assert reached == pytest.approx(best, rel=row.accuracy, abs=row.accuracy), (seed, at)
+
+
+@rows
+def test_no_point_nearby_is_better(row):
+    rng = np.random.default_rng(0)
+    for seed in range(4):
+        at = draw(row, seed, d=row.sizes[min(1, len(row.sizes) - 1)])
+        u0, u = compiled(row)(*numbers(at))
+        reached = objective(row, (u0, u), at)
+        for size in 10.0 ** np.arange(-6, 0):
+            other = np.asarray(u) + size * rng.normal(size=u.shape)
+            other0 = float(u0) + size * rng.normal() * row.joint
+            slack = 1e-9 * max(1.0, abs(reached))
+            assert objective(row, (other0, other), at) >= reached - slack or (
+                # A stationary point need not be global: only small steps count against it.
+                not row.convex and size > 1e-4
+            )
+
+
+@pytest.mark.parametrize("row", CONVEX, ids=repr)
+def test_firmly_nonexpansive(row):
+    size = row.sizes[min(1, len(row.sizes) - 1)]
+    template = row.draw(np.random.default_rng(0), size)
+    entries = st.floats(-20, 20, allow_subnormal=False)
+    points = st.lists(entries, min_size=template.size, max_size=template.size)
+    lam = st.floats(1e-3, 1e2)
+
+    @quiet
+    @given(entries, entries, points, points, lam, lam)
+    def check(theta1, theta2, x1, x2, lam_theta, lam_x):
+        x1, x2 = (np.reshape(x, template.shape) for x in (x1, x2))
+        p1 = compiled(row)(*numbers((theta1, x1, lam_theta, lam_x)))
+        p2 = compiled(row)(*numbers((theta2, x2, lam_theta, lam_x)))
+        weights = (1 / lam_theta if row.joint else 0.0, 1 / lam_x)
+        moved = [np.asarray(a - b) for a, b in zip(p1, p2, strict=True)]
+        start = [np.asarray(theta1 - theta2), x1 - x2]
+        square = sum(w * np.sum(m**2) for w, m in zip(weights, moved, strict=True))
+        inner = sum(w * np.sum(m * s) for w, m, s in zip(weights, moved, start, strict=True))
+        scale = sum(w * np.sum(s**2) for w, s in zip(weights, start, strict=True))
+        assert square <= inner + (1e3 * row.accuracy) * scale + 1e-12 / lam_x
+
+    check()
+
+
+@rows
+def test_theta_is_bit_identical_without_its_smoothing(row):
+    for seed in range(6):
+        theta, x, _, lam_x = draw(row, seed)
+        at = (theta, x, 0.0, lam_x)
+        u0, u = compiled(row)(*numbers(at))
+        assert float(u0) == theta
+        assert np.all(np.isfinite(u))
+        if not row.joint:
+            np.testing.assert_array_equal(u, compiled(row)(*numbers((0.3, x, 0.7, lam_x)))[1])
+        assert objective(row, (u0, u), at) == pytest.approx(row.minimum(*at), rel=1e-7, abs=1e-7)
+
+
+@joint_rows
+def test_small_smoothing_of_theta_tends_to_none(row):
+    theta, x, _, lam_x = draw(row, 3)
+    still = compiled(row)(*numbers((theta, x, 0.0, lam_x)))
+    nearly = compiled(row)(*numbers((theta, x, 1e-13, lam_x)))
+    for a, b in zip(still, nearly, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@rows
+def test_float32_agrees_with_float64_and_stays_float32(row):
+    for seed in range(8):
+        at = draw(row, seed)
+        at = numbers(numbers(at, jnp.float32))
+        double = compiled(row)(*at)
+        single = compiled(row)(*numbers(at, jnp.float32))
+        for a, b in zip(single, double, strict=True):
+            assert a.dtype == jnp.float32
+        assert compiled_value(row)(*single).dtype == jnp.float32
+        # Near a tie of two stationary points, rounding chooses: compare what was minimised.
+        at64 = tuple(np.asarray(part) for part in at)
+        best = objective(row, double, at64)
+        lifted = tuple(np.asarray(part, np.float64) for part in single)
+        if np.isfinite(objective(row, lifted, at64)):
+            slack = 1e-4 * max(1.0, abs(best), at[1].size)
+            assert objective(row, lifted, at64) == pytest.approx(best, abs=slack), (seed, at)
+
+
+@rows
+def test_extreme_smoothings_stay_finite_in_float32(row):
+    for seed in range(6):
+        theta, x, _, _ = draw(row, seed)
+        for lam_theta in (1e-30, 1e-6, 1.0, 1e3, 1e5 / x.size):
+            for lam_x in (1e-6, 1.0, 1e4):
+                point = compiled(row)(*numbers((theta, x, lam_theta, lam_x), jnp.float32))
+                for part in point:
+                    assert np.all(np.isfinite(part)), (theta, x, lam_theta, lam_x)
+
+
+@rows
+def test_jit_equals_eager(row):
+    at = numbers(draw(row, 1, d=row.sizes[min(1, len(row.sizes) - 1)]))
+    for a, b in zip(compiled(row)(*at), row.term.prox(*at), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@rows
+def test_vmap_over_particles_equals_a_loop(row):
+    size = row.sizes[min(1, len(row.sizes) - 1)]
+    theta, _, lam_theta, lam_x = draw(row, 5, size)
+    cloud = np.stack([row.draw(np.random.default_rng(seed), size) for seed in range(7)])
+    at = numbers((theta, cloud, lam_theta, lam_x))
+    batched = jax.jit(jax.vmap(lambda *at: row.term.prox(*at), in_axes=(None, 0, None, None)))(*at)
+    for i in range(7):
+        single = compiled(row)(at[0], at[1][i], *at[2:])
+        np.testing.assert_allclose(np.broadcast_to(batched[0], 7)[i], single[0], atol=1e-10)
+        np.testing.assert_allclose(batched[1][i], single[1], atol=1e-10)
+
+
+@rows
+def test_vmap_over_hyperparameters_equals_a_loop(row):
+    size = row.sizes[min(1, len(row.sizes) - 1)]
+    theta, x, lam_theta, lam_x = numbers(draw(row, 5, size))
+    factors = jnp.array([0.5, 1.0, 1.7])
+
+    def varied(factor):
+        arrays, rest = eqx.partition(row.term, eqx.is_inexact_array)
+        term = eqx.combine(jax.tree.map(lambda leaf: leaf * factor, arrays), rest)
+        return term.prox(theta, x, lam_theta * factor, lam_x / factor)
+
+    batched = jax.vmap(varied)(factors)
+    for i, factor in enumerate(factors):
+        for a, b in zip(batched, varied(factor), strict=True):
+            np.testing.assert_allclose(a[i], b, atol=1e-9)
+
+
+@rows
+def test_envelope_gradient_is_the_gradient_of_the_envelope(row):
+    size = row.sizes[min(1, len(row.sizes) - 1)]
+    theta, x, _, _ = draw(row, 11, size)
+    x = x + 0.01 * np.random.default_rng(0).normal(size=x.shape)
+    at = (theta, x, 0.01 / x.size, 0.03)
+    there = numbers(at)
+    envelope = jax.jit(jax.grad(lambda *at: row.term.envelope(*at), argnums=(0, 1, 3)))
+    automatic = envelope(*there)
+    direct = row.term.envelope_gradient(*there)
+    for a, b in zip(automatic[:2], direct, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+    step = 1e-5
+
+    def slope(argument, index=()):
+        ends = []
+        for sign in (1, -1):
+            moved = [np.array(part, np.float64) for part in at]
+            moved[argument][index] += sign * step
+            ends.append(row.minimum(float(moved[0]), moved[1], float(moved[2]), float(moved[3])))
+        return (ends[0] - ends[1]) / (2 * step)
+
+    close = {"rel": 1e-3, "abs": 1e-3}
+    assert float(automatic[0]) == pytest.approx(slope(0), **close)
+    assert float(automatic[2]) == pytest.approx(slope(3), **close)
+    for flat in range(min(3, x.size)):
+        index = np.unravel_index(flat, x.shape)
+        assert float(automatic[1][index]) == pytest.approx(slope(1, index), **close)
+
+
+@rows
+def test_envelope_gradient_without_smoothing_of_theta_is_zero(row):
+    theta, x, _, lam_x = numbers(draw(row, 2))
+    slope, _ = row.term.envelope_gradient(theta, x, 0.0, lam_x)
+    assert slope == 0
+    assert np.isfinite(row.term.envelope(theta, x, 0.0, lam_x))
+
+
+@rows
+def test_value_has_a_finite_subgradient_in_x(row):
+    at = numbers(draw(row, 4))
+    theta, x = compiled(row)(*at)
+    slopes = jax.grad(lambda *at: row.term.value(*at), argnums=(0, 1))(theta, x)
+    assert all(np.all(np.isfinite(slope)) for slope in slopes)
+    zero = jax.grad(lambda *at: row.term.value(*at), argnums=1)(theta, jnp.zeros_like(x))
+    assert np.all(np.isfinite(zero))
+
+
+@rows
+def test_the_gap_is_honest_and_a_warm_start_has_the_same_structure(row):
+    at = numbers(draw(row, 8))
+    start = row.term.warm_start(*at[:2])
+    solution = row.term.solve(*at, start)
+    assert jax.tree.structure(solution.warm) == jax.tree.structure(start)
+    assert solution.gap.shape == ()
+    excess = objective(row, solution[:2], draw(row, 8)) - row.minimum(*draw(row, 8))
+    assert 0 <= float(solution.gap)
+    assert excess <= float(solution.gap) + 1e-8 * max(1.0, abs(row.minimum(*draw(row, 8))))
+
+
+@joint_rows
+def test_theta_must_be_a_scalar_of_the_dtype_of_x(row):
+    x = jnp.asarray(draw(row, 0)[1])
+    with pytest.raises(ValueError, match="scalar theta"):
+        row.term.prox(jnp.zeros(2), x, 0.1, 0.1)
+    with pytest.raises(TypeError, match=r"float32.*float64"):
+        row.term.prox(jnp.zeros((), jnp.float32), x, 0.1, 0.1)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name != "zero"], ids=repr)
+def test_x_must_be_one_floating_array(row):
+    with pytest.raises(TypeError, match=r"address a part of it|'dict'"):
+        row.term.prox(jnp.zeros(()), {"w": jnp.zeros((2, 2))}, 0.1, 0.1)
+    with pytest.raises(TypeError, match="floating-point x"):
+        row.term.prox(jnp.zeros(()), jnp.zeros((2, 2), jnp.int32), 0.1, 0.1)
