@@ -20,8 +20,11 @@ from pipla.algorithms import (  # noqa: E402
     PIPULA,
     PPGD,
     SOUL,
+    Adaptive,
+    MetropolisAdjusted,
 )
 from pipla.model import Model  # noqa: E402
+from pipla.recommended import Recommended, recommended  # noqa: E402
 from pipla.reparametrise import noncentred  # noqa: E402
 from pipla.result import Result, Status, load  # noqa: E402
 from pipla.run import resume, run  # noqa: E402
@@ -41,7 +44,10 @@ __all__ = [
     "PIPULA",
     "PPGD",
     "SOUL",
+    "Adaptive",
+    "MetropolisAdjusted",
     "Model",
+    "Recommended",
     "Result",
     "Save",
     "Status",
@@ -50,6 +56,7 @@ __all__ = [
     "noncentred",
     "problems",
     "prox",
+    "recommended",
     "resume",
     "run",
     "sweep",

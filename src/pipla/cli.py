@@ -17,7 +17,9 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point `pipla`: one CPU device per core, so that sweeps use them all."""
-    os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(len(os.sched_getaffinity(0))))
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores))
     app()
 
 

@@ -14,14 +14,14 @@ from pipla.algorithms.base import Algorithm
 from pipla.model import Model
 from pipla.problems import Problem, logistic, toy
 from pipla.reparametrise import noncentred
-from pipla.report import Picture, Section, Table, Text, new_figure, write_page
+from pipla.report import Picture, Section, Table, Text, fixed, new_figure, write_page
 from pipla.result import Result, provenance
 from pipla.run import run
 from pipla.save import Save
 
 NUM_PARTICLES = 50
-NUM_STEPS = 5000
-START = 2.0
+NUM_STEPS = 10_000
+START = 0.0
 
 #: What the paper's table 1 implies for theta on *its* logistic data: -4 (1 ± sqrt(NMSE)).
 PAPER = {
@@ -76,10 +76,10 @@ def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
     cloud = problem.cloud(start_key, NUM_PARTICLES, theta)
     plain, back = noncentred(problem.model)
     z = jax.vmap(back.inverse, in_axes=(None, 0))(theta, cloud)
-    # Steps are set by the curvature of each model (1 for the toy, about 100 for the logistic).
-    step = 0.1 if problem.name == "toy" else 0.01
+    # By the curvature of g1: 1 for the toy, about 100 at most for the logistic model.
+    step, smoothing = (0.1, 0.2) if problem.name == "toy" else (0.01, 0.02)
     jobs: list[tuple[str, Model, Algorithm, Any, Save]] = [
-        ("MYIPLA", problem.model, MYIPLA(step / 2, step), cloud, Save()),
+        ("MYIPLA", problem.model, MYIPLA(step / 1.5, smoothing), cloud, Save()),
         ("PIPGLA", problem.model, PIPGLA(step), cloud, Save()),
         (
             "PIPGLA, non-centred, antithetic",
@@ -116,11 +116,11 @@ def _table(rows: list[Row]) -> Table:
             (
                 row.problem.name,
                 row.name,
-                round(float(row.result.theta), 4),
-                round(float(row.result.theta_stderr), 4),
-                None if row.problem.maximiser is None else round(row.problem.maximiser, 4),
+                fixed(row.result.theta, 4),
+                fixed(row.result.theta_stderr, 4),
+                fixed(row.problem.maximiser, 4),
                 PAPER.get((row.problem.name, row.name)),
-                round(row.result.seconds, 2),
+                fixed(row.result.seconds, 2),
             )
             for row in rows
         ],
@@ -135,7 +135,7 @@ def _traces(rows: list[Row]) -> Picture:
     for axis, name in zip(axes, names, strict=True):
         for row in rows:
             if row.problem.name == name:
-                axis.plot(1 + np.arange(NUM_STEPS), row.result.theta_trace, lw=1, label=row.name)
+                axis.plot(1 + np.arange(row.result.num_steps), row.result.theta_trace, lw=1, label=row.name)
         maximiser = next(row.problem.maximiser for row in rows if row.problem.name == name)
         if maximiser is not None:
             axis.axhline(maximiser, color="black", lw=1, ls="--", label="exact maximiser")

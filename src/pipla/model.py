@@ -18,6 +18,7 @@ from pipla import checks
 from pipla.prox.base import Solution, Term, Zero
 
 Smooth = Callable[[PyTree, PyTree, PyTree], Float[Array, ""]]
+Metric = Callable[[PyTree, PyTree], PyTree]
 
 
 class Gradients(NamedTuple):
@@ -35,6 +36,9 @@ class Model(eqx.Module):
             one particle `x`; returns a scalar. `None` when the whole potential is non-smooth.
         nonsmooth: a term of `pipla.prox`, or `None`.
         data: what `smooth` needs besides theta and x: any pytree of arrays.
+        metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
+            which algorithms multiply their step in that leaf. `noncentred` sets it, so that a
+            step keeps its length in the units of x whatever theta is.
 
     Example:
         >>> import jax.numpy as jnp, pipla
@@ -47,9 +51,14 @@ class Model(eqx.Module):
     smooth: Smooth | None
     nonsmooth: Term
     data: PyTree
+    metric: Metric | None
 
     def __init__(
-        self, smooth: Smooth | None, nonsmooth: Term | None = None, data: PyTree = None
+        self,
+        smooth: Smooth | None,
+        nonsmooth: Term | None = None,
+        data: PyTree = None,
+        metric: Metric | None = None,
     ) -> None:
         if smooth is None and nonsmooth is None:
             raise ValueError(
@@ -71,6 +80,7 @@ class Model(eqx.Module):
         self.smooth = smooth
         self.nonsmooth = Zero() if nonsmooth is None else nonsmooth
         self.data = data
+        self.metric = metric
 
     def smooth_value(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
         """$g_1$ at one particle."""
@@ -112,6 +122,12 @@ class Model(eqx.Module):
         theta_slope, particle_slope = jax.grad(total, argnums=(0, 1))(theta, particles)
         count = num_particles(particles)
         return Gradients(jax.tree.map(lambda g: g / count, theta_slope), particle_slope)
+
+    def particle_scale(self, theta: PyTree, particles: PyTree) -> PyTree:
+        """One number for each leaf of x: the metric at theta, or 1."""
+        if self.metric is None:
+            return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
+        return self.metric(theta, jax.tree.map(lambda leaf: leaf[0], particles))
 
     def warm_start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """The warm start of the prox for every particle."""

@@ -42,6 +42,13 @@ class Form(eqx.Module):
     def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
         """What the change of variables adds to the smooth potential."""
 
+    @abc.abstractmethod
+    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
+        r"""$(dz/dx)^2$ for each leaf of z: a step of $\gamma$ in x is one of $\gamma (dz/dx)^2$ in z.
+
+        With it the stiffness that a step meets is that of x, and does not grow with theta.
+        """
+
 
 class Exact(Form):
     """A form whose Jacobian cancels against the prior's normaliser: nothing is left over."""
@@ -58,6 +65,9 @@ class Shift(Exact):
 
     def to_z(self, theta: Array, x: Array) -> Array:
         return x - theta
+
+    def metric(self, theta: Array, z: Array) -> Array:
+        return jnp.ones((), z.dtype)
 
 
 class Stretch(Form):
@@ -81,6 +91,9 @@ class Stretch(Form):
             return 0.0
         return self.rate.astype(z.dtype) * (z.size - self.degrees.astype(z.dtype)) * theta
 
+    def metric(self, theta: Array, z: Array) -> Array:
+        return jnp.exp(2 * self.rate.astype(z.dtype) * theta)
+
 
 class Multiply(Exact):
     r"""$x = \theta z$ with $|z_i| \le 1$: the uniform density on $[-\theta, \theta]$."""
@@ -90,6 +103,10 @@ class Multiply(Exact):
 
     def to_z(self, theta: Array, x: Array) -> Array:
         return x / theta
+
+    def metric(self, theta: Array, z: Array) -> Array:
+        # Near theta = 0 the data say nothing about z; without the floor its steps would be endless.
+        return 1 / jnp.maximum(theta**2, 0.01)
 
 
 class Moved(Form):
@@ -106,6 +123,9 @@ class Moved(Form):
 
     def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
         return self.form.rest(theta, z)
+
+    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
+        return self.form.metric(theta, z)
 
 
 class OnPart(Form):
@@ -128,6 +148,10 @@ class OnPart(Form):
     def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
         return self.form.rest(self._theta(theta), part("x", z, self.address.x))
 
+    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
+        inner = self.form.metric(self._theta(theta), part("x", z, self.address.x))
+        return put_part(_ones(z), self.address.x, inner)
+
 
 class Each(Form):
     """Forms on disjoint parts, one after the other."""
@@ -143,6 +167,11 @@ class Each(Form):
     def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
         return sum(form.rest(theta, z) for form in self.forms)
 
+    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
+        # The parts are disjoint: at each leaf all factors but one are 1.
+        each = (form.metric(theta, z) for form in self.forms)
+        return functools.reduce(lambda a, b: jax.tree.map(jnp.multiply, a, b), each)
+
 
 class Same(Exact):
     """A term that does not know theta stays as it is."""
@@ -152,6 +181,13 @@ class Same(Exact):
 
     def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
         return x
+
+    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
+        return _ones(z)
+
+
+def _ones(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), tree)
 
 
 @functools.singledispatch
@@ -222,6 +258,15 @@ class NonCentredSmooth(eqx.Module):
         return self.smooth(theta, self.form.to_x(theta, z), data) + rest
 
 
+class Metric(eqx.Module):
+    """The form's metric as a function of its own, for `Model.metric`."""
+
+    form: Form
+
+    def __call__(self, theta: PyTree, z: PyTree) -> PyTree:
+        return self.form.metric(theta, z)
+
+
 class BackToX(eqx.Module):
     """The map back: `back(theta, z)` is x for one particle; `back.inverse(theta, x)` is z."""
 
@@ -255,4 +300,5 @@ def noncentred(model: Model) -> NonCentred:
     `Save(quantity=back)` to get the moments of x.
     """
     form, plain = noncentred_term(model.nonsmooth)
-    return NonCentred(Model(NonCentredSmooth(model.smooth, form), plain, model.data), BackToX(form))
+    smooth = NonCentredSmooth(model.smooth, form)
+    return NonCentred(Model(smooth, plain, model.data, metric=Metric(form)), BackToX(form))

@@ -8,10 +8,22 @@ import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+class Cell(NamedTuple):
+    """What a table cell shows, and the number it is sorted by."""
+
+    text: str
+    number: float
+
+
+def fixed(number: float | None, digits: int) -> Cell | None:
+    """A number with so many decimals; `None` stays an empty cell."""
+    return None if number is None else Cell(f"{float(number):.{digits}f}", float(number))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,11 +136,14 @@ def _text(value: Any) -> str:
 def _plain(value: Any) -> str:
     if value is None:
         return "–"
+    if isinstance(value, Cell):
+        return value.text
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _sort_key(value: Any) -> str:
-    return f" data-n='{float(value)!r}'" if isinstance(value, int | float) else ""
+    number = value.number if isinstance(value, Cell) else value
+    return f" data-n='{float(number)!r}'" if isinstance(number, int | float) else ""
 
 
 _STYLE = """

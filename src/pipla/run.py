@@ -174,12 +174,13 @@ def _drive(
     task: _Task, sofar: _Sofar, until: int, progress: bool | None, chunk_size: int | None
 ) -> Result:
     """Chunk after chunk until the end, an interruption or a non-finite value."""
-    capacity = capacity_for(sofar.carry.state.theta)
+    # The buffer does not depend on chunk_size, so that another one compiles nothing.
+    capacity = most = capacity_for(sofar.carry.state.theta)
     if chunk_size is not None:
-        capacity = min(capacity, checks.whole("chunk_size", chunk_size, least=1))
+        most = min(capacity, checks.whole("chunk_size", chunk_size, least=1))
     status, message = Status.COMPLETED, f"completed {until} steps"
     name = getattr(task.algorithm, "name", "") or type(task.algorithm).__name__
-    size = min(16, capacity)
+    size = min(16, most)
     with Progress(name, until, progress) as bar:
         try:
             began = time.perf_counter()
@@ -195,7 +196,7 @@ def _drive(
                 sofar.add(chunk, count, task.save)
                 took = time.perf_counter() - began
                 sofar.seconds += took
-                size = _next_size(size, count, took, capacity)
+                size = _next_size(size, count, took, most)
                 bar.update(sofar.done, sofar.carry.state.theta)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
@@ -210,10 +211,10 @@ def _next_count(done: int, until: int, size: int, particles_every: int | None) -
     return count
 
 
-def _next_size(size: int, count: int, seconds: float, capacity: int) -> int:
+def _next_size(size: int, count: int, seconds: float, most: int) -> int:
     """Grow towards CHUNK_SECONDS a chunk, at most fourfold at a time."""
     wanted = int(count * CHUNK_SECONDS / max(seconds, 1e-6))
-    return max(1, min(wanted, 4 * size, capacity))
+    return max(1, min(wanted, 4 * size, most))
 
 
 def _roll_back(task: _Task, sofar: _Sofar, count: int, capacity: int) -> str:

@@ -80,6 +80,7 @@ def sweep(
     key: Key[Array, ""],
     num_replicates: int = 1,
     start_per_replicate: bool = False,
+    pair: bool = False,
     burn_in: int | None = None,
     save: Save | None = None,
     progress: bool | None = None,
@@ -91,6 +92,7 @@ def sweep(
             `[pipla.PIPGLA(step_size=s) for s in (0.01, 0.02)]`.
         theta, particles: one start for all; with `start_per_replicate=True` one more leading
             axis, of length `num_replicates`.
+        pair: instead of the grid, run replicate r with `algorithms[r]` (one setting in the result).
         key: replicate r gets `fold_in(key, r)`, the same for every setting.
         (the rest as in `pipla.run`)
 
@@ -114,9 +116,15 @@ def sweep(
     keys = jax.vmap(lambda r: jax.random.fold_in(key, r))(jnp.arange(num_replicates))
 
     # Lanes: replicates run fastest, settings slowest.
-    shape = (len(settings), num_replicates)
+    shape = (1 if pair else len(settings), num_replicates)
     lanes = shape[0] * shape[1]
-    lane_algorithms = _map_arrays(lambda leaf: jnp.repeat(leaf, num_replicates, axis=0), stacked)
+    if pair and len(settings) != num_replicates:
+        raise ValueError(
+            f"algorithms: pair=True needs one for each of the {num_replicates} replicates, got "
+            f"{len(settings)}."
+        )
+    repeats = 1 if pair else num_replicates
+    lane_algorithms = _map_arrays(lambda leaf: jnp.repeat(leaf, repeats, axis=0), stacked)
     lane_keys, thetas, clouds = (
         jax.tree.map(lambda leaf: jnp.concatenate([leaf] * shape[0]), tree)
         for tree in (keys, thetas, clouds)

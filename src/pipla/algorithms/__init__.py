@@ -1,11 +1,13 @@
 """The algorithm family: four schemes that share one kernel, and the paper's names for them."""
 
+from pipla.algorithms.adaptive import Adaptive
 from pipla.algorithms.base import Algorithm, Info, Limits, State
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
 from pipla.algorithms.langevin import Langevin
+from pipla.algorithms.metropolis import MetropolisAdjusted
 from pipla.algorithms.presets import (
     IPLA,
     MYIPLA,
@@ -30,6 +32,7 @@ __all__ = [
     "PIPULA",
     "PPGD",
     "SOUL",
+    "Adaptive",
     "Algorithm",
     "EnvelopeEuler",
     "Euler",
@@ -38,5 +41,6 @@ __all__ = [
     "Info",
     "Langevin",
     "Limits",
+    "MetropolisAdjusted",
     "State",
 ]

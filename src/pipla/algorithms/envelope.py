@@ -44,21 +44,21 @@ class EnvelopeEuler(Langevin):
     ) -> Move:
         assert self.smoothing is not None, "run() fills in what was left to tuning"
         slope = self.slopes(theta, particles, model)
-        point = self.solve(theta, particles, self.smoothing, warm, model)
+        point = self.solve(
+            theta, particles, self.smoothing, warm, model, scale_point=self.published
+        )
         pull = self._gamma / self.smoothing
-        # E1: the published code scales the point instead of the displacement.
-        target = self.scaled(point.theta) if self.published else point.theta
         return Move(
             theta=jax.tree.map(
                 lambda down, t, u, xi: down - pull * (t - u) + xi,
                 self.descend(theta, slope.theta),
                 theta,
-                target,
+                point.theta,
                 noise.theta,
             ),
             particles=jax.tree.map(
                 lambda down, x, u, xi: down - pull * (x - u) + xi,
-                self.descend_particles(particles, slope.particles),
+                self.descend_particles(theta, particles, slope.particles, model),
                 particles,
                 point.x,
                 noise.particles,

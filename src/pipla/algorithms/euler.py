@@ -29,7 +29,7 @@ class Euler(Langevin):
         return Move(
             theta=jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta),
             particles=jax.tree.map(
-                jnp.add, self.descend_particles(particles, slope.particles), noise.particles
+                jnp.add, self.descend_particles(theta, particles, slope.particles, model), noise.particles
             ),
             warm=warm,
             slope=slope,

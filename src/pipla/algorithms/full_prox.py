@@ -30,7 +30,7 @@ class FullProx(Langevin):
         forward = jax.tree.map(lambda g: factor * g, slope)
         point = self.solve(
             self.descend(theta, forward.theta),
-            self.descend_particles(particles, forward.particles),
+            self.descend_particles(theta, particles, forward.particles, model),
             self._gamma,
             warm,
             model,

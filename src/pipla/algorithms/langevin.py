@@ -3,7 +3,8 @@ r"""The kernel that every algorithm of the paper shares.
 A step moves the cloud (a `Move`, written by each scheme) and then theta. The move is made for a
 diagonal preconditioner $P$ of the theta block: drift times $P$, noise $\sqrt{2 \gamma P / N}$,
 smoothing $\lambda_\theta = \lambda P$. That is a Langevin diffusion in another metric, so its
-invariant law is the one without $P$ (PAPER.md, section 2).
+invariant law is the one without $P$ (PAPER.md, section 2). A model may bring such a metric $M$ for
+the particle block, too: there $\gamma$ and $\lambda$ become $\gamma M$ and $\lambda M$.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ThetaUpdate = Literal["prox", "gradient", "frozen"]
 
 
 class Noise(NamedTuple):
-    """Scaled: $\\sqrt{2 \\gamma P / N}\\, \\xi^0$ and $\\sqrt{2 \\gamma}\\, \\xi^i$."""
+    """Scaled: $\\sqrt{2 \\gamma P / N}\\, \\xi^0$ and $\\sqrt{2 \\gamma M}\\, \\xi^i$."""
 
     theta: PyTree
     particles: PyTree
@@ -153,33 +154,42 @@ class Langevin(Algorithm):
             lambda t, p, g: t - self._gamma * p * g, theta, self._scales(theta), slope
         )
 
-    def descend_particles(self, particles: PyTree, slope: PyTree) -> PyTree:
-        r"""$X - \gamma \nabla$."""
-        return jax.tree.map(lambda x, g: x - self._gamma * g, particles, slope)
+    def descend_particles(self, theta: PyTree, particles: PyTree, slope: PyTree, model: Model) -> PyTree:
+        r"""$X - \gamma M \nabla$."""
+        metric = model.particle_scale(theta, particles)
+        return jax.tree.map(lambda x, m, g: x - self._gamma * m * g, particles, metric, slope)
 
     def solve(
-        self, theta: PyTree, particles: PyTree, smoothing: Array, warm: PyTree, model: Model
+        self,
+        theta: PyTree,
+        particles: PyTree,
+        smoothing: Array,
+        warm: PyTree,
+        model: Model,
+        *,
+        scale_point: bool = False,
     ) -> Solution:
-        r"""The prox with $\lambda_x = \lambda$, $\lambda_\theta = \lambda P$, theta averaged.
+        r"""The prox with $\lambda_x = \lambda M$, $\lambda_\theta = \lambda P$, theta averaged.
 
-        The published code took the prox in the Euclidean metric, whatever P (E1). Where theta
-        does not move by the prox, $\lambda_\theta = 0$.
+        `scale_point` is what the published code did instead (E1): the prox in the Euclidean
+        metric, and P times the point, which it mistook for a scaled displacement. Where theta does
+        not move by the prox, $\lambda_\theta = 0$.
         """
+        scales = self._scales(theta)
         if self.theta_update != "prox":
             lam_theta = jax.tree.map(lambda t: jnp.zeros((), t.dtype), theta)
-        elif self.published:
+        elif scale_point:
             lam_theta = jax.tree.map(lambda _: smoothing, theta)
         else:
-            lam_theta = jax.tree.map(lambda p: smoothing * p, self._scales(theta))
-        solution = model.solve(theta, particles, lam_theta, smoothing, warm)
-        mean = jax.tree.map(lambda t: jnp.mean(t, axis=0), solution.theta)
-        return solution._replace(
-            theta=mean if self.theta_update == "prox" else theta, gap=jnp.max(solution.gap)
-        )
-
-    def scaled(self, theta: PyTree) -> PyTree:
-        r"""$P \theta$: what the published code mistook for a scaled displacement (E1)."""
-        return jax.tree.map(lambda t, p: p * t, theta, self._scales(theta))
+            lam_theta = jax.tree.map(lambda p: smoothing * p, scales)
+        metric = model.particle_scale(theta, particles)
+        lam_x = jax.tree.map(lambda m: smoothing * m, metric)
+        solution = model.solve(theta, particles, lam_theta, lam_x, warm)
+        if self.theta_update == "prox":
+            theta = jax.tree.map(lambda t: jnp.mean(t, axis=0), solution.theta)
+            if scale_point:
+                theta = jax.tree.map(jnp.multiply, scales, theta)
+        return solution._replace(theta=theta, gap=jnp.max(solution.gap))
 
     @property
     def _gamma(self) -> Array:
@@ -189,10 +199,13 @@ class Langevin(Algorithm):
     def _scales(self, theta: PyTree) -> PyTree:
         return jax.tree.broadcast(self.theta_scale, theta)
 
-    def _noise(self, key: Key[Array, ""], theta: PyTree, particles: PyTree) -> Noise:
+    def _noise(self, key: Key[Array, ""], theta: PyTree, particles: PyTree, model: Model) -> Noise:
         theta_key, cloud_key = jax.random.split(key)
-        normals = cloud_normals(cloud_key, particles, antithetic=self.antithetic)
-        cloud = jax.tree.map(lambda xi: jnp.sqrt(2 * self._gamma) * xi, normals)
+        cloud = jax.tree.map(
+            lambda xi, m: jnp.sqrt(2 * self._gamma * m) * xi,
+            cloud_normals(cloud_key, particles, antithetic=self.antithetic),
+            model.particle_scale(theta, particles),
+        )
         if not self.theta_noise or self.theta_update == "frozen":
             return Noise(jax.tree.map(jnp.zeros_like, theta), cloud)
         count = num_particles(particles)
@@ -207,7 +220,7 @@ class Langevin(Algorithm):
         """`num_moves` moves of the cloud at a fixed theta; theta's target is their mean."""
 
         def move(key: Key[Array, ""], particles: PyTree, warm: PyTree) -> Move:
-            noise = self._noise(key, state.theta, particles)
+            noise = self._noise(key, state.theta, particles, model)
             return self.move(state.theta, particles, warm, noise, model)
 
         if self.num_moves == 1:
@@ -225,6 +238,8 @@ class Langevin(Algorithm):
         return Move(theta, particles, warm, Gradients(slope, still), jnp.max(history[2]))
 
     def _theta_after(self, state: State, target: PyTree) -> tuple[PyTree, PyTree]:
+        if self.theta_update == "frozen":
+            return state.theta, None
         if self.theta_optimizer is None:
             return target, None
         slope = jax.tree.map(lambda t, new: (t - new) / self._gamma, state.theta, target)

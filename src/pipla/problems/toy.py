@@ -50,11 +50,11 @@ def _potential(theta: Array, x: Array, data: dict[str, Array]) -> Float[Array, "
 
 
 def log_marginal(theta: float, y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
-    r"""$\sum_i \log \int N(y_i; x, s^2)\, e^{-|x - \theta| - r (x-\theta)^2/2}\, dx$, exactly.
+    r"""$\sum_i \log \int e^{-(y_i - x)^2/(2 s^2)}\, e^{-|x - \theta| - r (x-\theta)^2/2}\, dx$, exactly.
 
     On either side of the kink the integrand is a Gaussian in $t = x - \theta$ with precision
     $A = s^{-2} + r$ and mean $\mu_\pm = ((y_i - \theta)/s^2 \mp 1)/A$, so that each half is a normal
-    tail probability. The normaliser of the prior does not depend on theta and is left out.
+    tail probability. The normalisers of prior and noise, free of theta, are left out.
     """
     from scipy.special import log_ndtr, logsumexp
 
@@ -65,7 +65,7 @@ def log_marginal(theta: float, y: ArrayLike, noise: float, ridge: float = 0.0) -
         mean = (shifted / noise**2 - sign) / precision
         halves.append(precision * mean**2 / 2 + log_ndtr(sign * mean * np.sqrt(precision)))
     each = logsumexp(np.stack(halves), axis=0) - shifted**2 / (2 * noise**2)
-    return float(np.sum(each))
+    return float(np.sum(each + 0.5 * np.log(2 * np.pi / precision)))
 
 
 def exact_maximiser(y: ArrayLike, noise: float, ridge: float = 0.0) -> float:

@@ -51,6 +51,12 @@ class Translated(Iterative):
     shift: PyTree
 
     def _moved(self, x: PyTree, sign: int) -> PyTree:
+        given, wanted = (str(jax.tree.structure(tree)) for tree in (self.shift, x))
+        if given != wanted:
+            raise TypeError(
+                f"shift must have the structure of x, got {given} for an x of structure {wanted}; "
+                "`.on(x=...)` addresses a part of x."
+            )
         return jax.tree.map(lambda leaf, s: leaf + sign * jnp.asarray(s, leaf.dtype), x, self.shift)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
@@ -139,9 +145,8 @@ def separable_sum(*terms: Term) -> Sum:
 def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
     """For each leaf of theta, the number of elements of x that `term` couples it to.
 
-    A leaf that no term touches is coupled through the smooth part, to all of x.
+    `None` for a leaf that no term touches: it is coupled through the smooth part.
     """
-    total = _size(x)
     sizes = jax.tree.map(lambda _: 0, theta)
     for path, where in _reach(term):
         if path is None:
@@ -149,7 +154,7 @@ def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
         block = _size(part("x", x, where))
         inner = part("theta", sizes, path)
         sizes = put_part(sizes, path, jax.tree.map(lambda old, b=block: old + b, inner))
-    return jax.tree.map(lambda size: size or total, sizes)
+    return jax.tree.map(lambda size: size or None, sizes)
 
 
 def part(name: str, tree: PyTree, address: Address | None) -> PyTree:

@@ -15,9 +15,6 @@ from jaxtyping import Array
 
 from pipla.prox.base import Scalar
 
-#: Newton from the bounds below doubles its digits: five steps reach float64 everywhere (tested).
-_NEWTON_STEPS = 5
-
 
 def increasing_root(
     function: Callable[[Scalar], tuple[Array, Array]],
@@ -118,7 +115,8 @@ def strength_root(log_level: Array, offset: Array, rate: Array) -> Array:
     )
 
     root = start
-    for _ in range(_NEWTON_STEPS):
+    # From such bounds the error is below rounding after so many steps, everywhere (tested).
+    for _ in range(4 if jnp.finfo(log_level.dtype).bits > 32 else 3):
         # Where B is negligible root + c rounds to 0; the floor freezes it there, at -c.
         distance = jnp.maximum(root + offset, tiny)
         excess = jnp.log(distance) + rate * root - log_level

@@ -26,6 +26,7 @@ from pipla.prox.checks import (
 )
 from pipla.prox.norms import SoftThreshold
 from pipla.prox.root import strength_root
+from pipla.prox.segments import first_root
 
 #: A joint prox: (theta, x, lam_theta, lam_x) -> (theta, x).
 JointProx = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
@@ -115,7 +116,7 @@ class Strength(Iterative):
         # Scaling amplitudes by the weight w and smoothing by w² leaves a problem of weight 1.
         amplitudes, rebuild = self.regulariser.decompose(x)
         weight = self.regulariser.weight.astype(x.dtype)
-        theta = moved(_first_root(equation, weight * amplitudes, weight**2 * lam_x))
+        theta = moved(_root_of_soft_threshold(equation, weight * amplitudes, weight**2 * lam_x))
         threshold = lam_x * weight * jnp.exp(rate * theta)
         x = rebuild(jnp.maximum(amplitudes - threshold, 0))
         return Solution(theta, x, warm, jnp.zeros((), x.dtype))
@@ -174,7 +175,7 @@ class _Equation(eqx.Module):
         return 8 * jnp.finfo(decline.dtype).eps * (jnp.abs(decline) + width)
 
 
-def _first_root(equation: _Equation, amplitudes: Array, lam: Array) -> Array:
+def _root_of_soft_threshold(equation: _Equation, amplitudes: Array, lam: Array) -> Array:
     r"""The first root when $S(w) = \sum_j (s_j - \lambda w)_+$: alternation with a tighter bound.
 
     The alternation replaces $A(w) = w S(w)$ by $w S(w_k)$, a bound in the direction of travel that
@@ -187,7 +188,8 @@ def _first_root(equation: _Equation, amplitudes: Array, lam: Array) -> Array:
       parabola, hence no less than its chord down to $w_{\min}$: $B = S(w_k) - \lambda m w_{\min}$.
       Replacing $S$ by $\sum_j s_j$ in the equation overshoots, which gives $w_{\min}$.
 
-    Next to a double root all this is slow, so the last stretch is Newton, guarded by the residual.
+    Two to five steps are usual. Next to a double root, or past one that has just vanished, there is
+    no end to them; then the amplitudes are sorted.
     """
     k = equation.rate
 
@@ -221,34 +223,28 @@ def _first_root(equation: _Equation, amplitudes: Array, lam: Array) -> Array:
     zero = jnp.zeros_like(lam)
     state: tuple[Any, ...] = (zero, zero == 0, jnp.zeros((), jnp.int32))
     decline, unsettled, _ = jax.lax.while_loop(unfinished, iterate, state)
-    return _polish(equation, amplitudes, lam, decline, unsettled)
+    return _exact_where(unsettled, equation, amplitudes, lam, decline)
 
 
-def _polish(
-    equation: _Equation, amplitudes: Array, lam: Array, decline: Array, unsettled: Array
+def _exact_where(
+    unsettled: Array, equation: _Equation, amplitudes: Array, lam: Array, decline: Array
 ) -> Array:
-    """Newton steps, each kept only if the residual falls; none for a root that has settled."""
+    r"""The root by sorting, where it is wanted: a loop of at most one turn, entered by few batches.
 
-    def unfinished(state: tuple[Any, ...]) -> Array:
-        *_, improving, count = state
-        return improving & (count < _MAX_STEPS)
+    In $v = \log w$ the equation is
+    $v - v_0 - kc + k a \lambda\, e^v \sum_j (s_j/\lambda - e^v)_+ = 0$.
+    """
 
-    def iterate(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        decline, candidate, residual, _, count = state
-        weight = jnp.exp(equation.log_weight - equation.rate * candidate)
-        rest = amplitudes - lam * weight
-        total = _times(weight, jnp.sum(jnp.maximum(rest, 0)))
-        active = _times(weight, jnp.sum((rest > 0).astype(rest.dtype)))
-        value = candidate + equation.offset - equation.pull * total
-        slope = 1 + equation.rate * equation.pull * (total - lam * _times(weight, active))
-        better = jnp.abs(value) < residual
-        decline = jnp.where(better, candidate, decline)
-        candidate = decline - value / jnp.where(slope > 0, slope, 1)
-        return decline, candidate, jnp.where(better, jnp.abs(value), residual), better, count + 1
+    def sort(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        v = first_root(
+            equation.log_weight,
+            amplitudes / lam,
+            -equation.rate * equation.offset,
+            equation.rate * equation.pull * lam,
+        )
+        return (equation.log_weight - v) / equation.rate, jnp.zeros_like(unsettled)
 
-    infinite = jnp.full_like(decline, jnp.inf)
-    state: tuple[Any, ...] = (decline, decline, infinite, unsettled, jnp.zeros((), jnp.int32))
-    return jax.lax.while_loop(unfinished, iterate, state)[0]
+    return jax.lax.while_loop(lambda state: state[1], sort, (decline, unsettled))[0]
 
 
 def _times(weight: Array, amount: Array) -> Array:

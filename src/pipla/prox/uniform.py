@@ -1,8 +1,8 @@
 r"""A uniform density whose half-width is learned, directly or through its logarithm.
 
-Both objectives tend to $-\infty$ as the box closes, so no global minimiser exists, and
-both maps return a stated stationary point. With the $|x_i|$ sorted, the reduced
-problem in the half-width is smooth between neighbours, and each piece is solved in closed form.
+Both objectives tend to $-\infty$ as the box closes, so no global minimiser exists, and both maps
+return a stated stationary point. With the $|x_i|$ sorted, the problem left in the half-width is
+smooth between neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from pipla.prox.base import ClosedForm, Scalar
 from pipla.prox.checks import one_of, operands, smoothing
-from pipla.prox.root import increasing_root
+from pipla.prox.segments import first_root, segments
 
 
 class UniformBox(ClosedForm):
@@ -88,24 +88,14 @@ class UniformLogBox(ClosedForm):
     def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
         lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
-        root = _first_root(theta, x, lam_theta * x.size, lam_theta / lam_x)
+        root = first_root(theta, jnp.abs(x), lam_theta * x.size, -lam_theta / lam_x)
         moved = jnp.where(lam_theta > 0, root, theta)
         half_width = jnp.exp(moved)
         return moved, jnp.clip(x, -half_width, half_width)
 
 
-def _segments(x: Array) -> tuple[Array, Array, Array, Array]:
-    """For k = 0..d: k itself, the sum of the k largest |x|, and the range where just k exceed u."""
-    largest = jnp.sort(jnp.abs(x).ravel(), descending=True)
-    number = jnp.arange(x.size + 1).astype(x.dtype)
-    total = jnp.concatenate([jnp.zeros(1, x.dtype), jnp.cumsum(largest)])
-    above = jnp.concatenate([jnp.full(1, jnp.inf, x.dtype), largest])
-    below = jnp.concatenate([largest, jnp.zeros(1, x.dtype)])
-    return number, total, below, above
-
-
 def _largest_stationary_point(theta: Array, x: Array, shrinkage: Array, ratio: Array) -> Array:
-    number, total, below, above = _segments(x)
+    number, total, below, above = segments(jnp.abs(x))
     curvature = 1 + ratio * number
     push = theta + ratio * total
     lowest = jnp.sqrt(shrinkage / curvature)  # of the slope u + shrinkage/u in this segment
@@ -123,52 +113,3 @@ def _largest_stationary_point(theta: Array, x: Array, shrinkage: Array, ratio: A
     # A segment closed up at 0 (elements of x that are 0) holds no positive point.
     steepest = jnp.argmin(jnp.where(point > 0, slope, jnp.inf))
     return jnp.where(jnp.any(valid), largest, point[steepest])
-
-
-def _first_root(eta: Array, x: Array, shrinkage: Array, ratio: Array) -> Array:
-    r"""Between the knots, $\log|x_i|$ and the critical points of $E$, $E$ is monotone.
-
-    So the first sign change over the knots, from eta in the downhill direction, brackets the first
-    root and nothing else. In a segment $E' = 1 - r(w S_k - 2 k w^2)$ with $w = e^{u_0}$: at most
-    two critical points, in closed form.
-    """
-    number, total, below, above = _segments(x)
-    top = jnp.log(above[1])
-
-    def equation(u: Array, number: Array, total: Array) -> Array:
-        w = jnp.exp(jnp.minimum(u, top))  # beyond the top nothing is outside: no overflow
-        return u - eta + shrinkage - ratio * w * (total - number * w)
-
-    w = jnp.exp(jnp.minimum(eta, top))
-    start = shrinkage - ratio * w * jnp.sum(jnp.maximum(jnp.abs(x) - w, 0))
-    down = start > 0
-    lower = jnp.where(down, eta - shrinkage, eta)
-    upper = jnp.where(down, eta, jnp.maximum(eta, top))
-
-    pushes = ratio * total
-    room = pushes**2 - 8 * ratio * number
-    sum_of_roots = (pushes + jnp.sqrt(jnp.maximum(room, 0))) / 2
-    critical = (room > 0) & (number > 0)
-    high = sum_of_roots / (2 * jnp.where(critical, ratio * number, 1))
-    low = 1 / jnp.where(critical, sum_of_roots, 1)
-    middle = [jnp.where(critical, jnp.clip(point, below, above), below) for point in (high, low)]
-    knots = jnp.log(jnp.stack([above, *middle, below], axis=1))
-    knots = jnp.clip(knots, lower, upper).ravel()  # from the top of the real line to the bottom
-    number, total = jnp.repeat(number, 4), jnp.repeat(total, 4)
-
-    values = equation(knots, number, total)
-    indices = jnp.arange(knots.size)
-    # Downwards the root lies just above the first knot with E ≤ 0, upwards just below the last
-    # knot with E ≥ 0. The ends of the range make sure that there is one, up to rounding.
-    first_below = jnp.argmax((values <= 0) | (indices == knots.size - 1))
-    last_above = knots.size - 1 - jnp.argmax(((values >= 0) | (indices == 0))[::-1])
-    bottom = jnp.where(down, first_below, jnp.minimum(last_above + 1, knots.size - 1))
-    ceiling = jnp.where(down, jnp.maximum(first_below - 1, 0), last_above)
-    here = jnp.where(down, first_below, last_above)
-
-    def value_and_slope(u: Array) -> tuple[Array, Array]:
-        w = jnp.exp(jnp.minimum(u, top))
-        k, s = number[here], total[here]
-        return equation(u, k, s), 1 - ratio * w * (s - 2 * k * w)
-
-    return increasing_root(value_and_slope, knots[bottom], knots[ceiling], knots[ceiling])

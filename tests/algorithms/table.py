@@ -1,0 +1,153 @@
+"""The table of algorithms: a new one adds a row and gets every contract of `test_contracts.py`.
+
+A row is a preset with its numbers, its options, and the case (model and start) it runs on. Numbers
+are all that may change without compiling anew; a test changes every one of them.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import pipla
+
+
+class Start(NamedTuple):
+    """A model and where to start, all in one dtype."""
+
+    model: pipla.Model
+    theta: Any
+    particles: Any
+
+
+# Each `smooth` notes when it is traced.
+TRACED: list[str] = []
+
+
+def _vector_smooth(theta, x, data):
+    TRACED.append("vector")
+    misfit = jnp.sum((x - data["y"]) ** 2) / 2
+    return misfit + (theta - 1.0) ** 2 / 2 + 0.1 * theta * jnp.sum(jnp.sin(x))
+
+
+def _parts_smooth(theta, x, data):
+    TRACED.append("parts")
+    misfit = jnp.sum((x["w"] - data) ** 2) / 2 + jnp.sum((x["v"] - 1.0) ** 2)
+    bias = jnp.sum((theta["bias"] - jnp.sum(x["v"], axis=0)) ** 2) / 8
+    return misfit + bias + 0.1 * theta["alpha"] * jnp.sum(jnp.cos(x["w"]))
+
+
+def _picture_smooth(theta, x, data):
+    TRACED.append("picture")
+    return jnp.sum((x - data) ** 2) / 2 + theta**2 / 20
+
+
+def _draw(dtype, shape, seed):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
+def vector(dtype, num_particles=4):
+    """A scalar theta and a vector x: the plainest case."""
+    model = pipla.Model(
+        _vector_smooth, pipla.prox.LaplaceLocation(scale=2.0), {"y": _draw(dtype, (3,), 0)}
+    )
+    return Start(model, jnp.asarray(0.5, dtype), _draw(dtype, (num_particles, 3), 1))
+
+
+def noncentred(dtype, num_particles=4):
+    """The same model, non-centred."""
+    start = vector(dtype, num_particles)
+    return start._replace(model=pipla.noncentred(start.model).model)
+
+
+def parts(dtype, num_particles=4):
+    """Dicts of differently shaped leaves, and a term on each of two parts."""
+    location = pipla.prox.LaplaceLocation(scale=2.0).on(theta="beta", x="v")
+    term = pipla.prox.GaussianLocation().on(theta="alpha", x="w") + location
+    model = pipla.Model(_parts_smooth, term, _draw(dtype, (3,), 2))
+    theta = {
+        "alpha": jnp.asarray(0.3, dtype),
+        "beta": jnp.asarray(-0.2, dtype),
+        "bias": _draw(dtype, (2,), 3),
+    }
+    particles = {
+        "w": _draw(dtype, (num_particles, 3), 4),
+        "v": _draw(dtype, (num_particles, 2, 2), 5),
+    }
+    return Start(model, theta, particles)
+
+
+def picture(dtype, num_particles=4):
+    """Total variation with a learned strength: an iterative prox with a warm start."""
+    term = pipla.prox.TVStrength(tolerance=1e-3, max_iterations=20)
+    model = pipla.Model(_picture_smooth, term, _draw(dtype, (4, 5), 6))
+    return Start(model, jnp.asarray(-0.5, dtype), _draw(dtype, (num_particles, 4, 5), 7))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Row:
+    """One algorithm of the table."""
+
+    name: str
+    preset: Callable[..., Any]
+    numbers: dict[str, Any]
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    case: Callable[..., Start] = vector
+    optimizer: Callable[[], Any] | None = None
+
+    def __repr__(self):
+        return self.name
+
+    def make(self, factor=1.0):
+        """The algorithm, its numbers multiplied by `factor`."""
+        numbers = jax.tree.map(lambda number: factor * number, self.numbers)
+        code = {} if self.optimizer is None else {"theta_optimizer": self.optimizer()}
+        return self.preset(**numbers, **self.options, **code)
+
+
+STEP = {"step_size": 0.05}
+BOTH = {"step_size": 0.05, "smoothing": 0.1}
+SCALED = {"theta_scale": 0.3}
+SCALES = {"theta_scale": {"alpha": 0.05, "beta": 0.2, "bias": 0.5}}
+
+# An optimiser is code: made once here, so that a row compiles once.
+_ADAM = optax.adam(0.05)
+
+ROWS = [
+    Row("PGD", pipla.PGD, STEP),
+    Row("IPLA", pipla.IPLA, STEP | SCALED),
+    Row("SOUL", pipla.SOUL, STEP, {"num_moves": 3}),
+    Row("MYPGD", pipla.MYPGD, BOTH | SCALED),
+    Row("MYIPLA", pipla.MYIPLA, BOTH),
+    Row("PIPGLA", pipla.PIPGLA, STEP | SCALED),
+    Row("PIPULA", pipla.PIPULA, STEP | SCALED),
+    Row("PPGD", pipla.PPGD, STEP),
+    Row("MYULA", pipla.MYULA, BOTH),
+    Row("PGLA", pipla.PGLA, BOTH),
+    Row("MYPGD hybrid", pipla.MYPGD, BOTH | SCALED, {"theta_update": "gradient"}),
+    Row("MYIPLA hybrid", pipla.MYIPLA, BOTH, {"theta_update": "gradient"}),
+    Row("PIPGLA hybrid", pipla.PIPGLA, STEP, {"theta_update": "gradient"}),
+    Row("MYIPLA antithetic", pipla.MYIPLA, BOTH, {"antithetic": True}),
+    Row("PIPGLA antithetic", pipla.PIPGLA, STEP, {"antithetic": True}),
+    Row("MYPGD optax", pipla.MYPGD, BOTH, optimizer=lambda: _ADAM),
+    Row("PIPGLA optax", pipla.PIPGLA, STEP, {"theta_noise": False}, optimizer=lambda: _ADAM),
+    Row("PPGD several moves", pipla.PPGD, STEP, {"num_moves": 2}),
+    Row("PIPGLA non-centred", pipla.PIPGLA, STEP | SCALED, case=noncentred),
+    Row("MYIPLA parts", pipla.MYIPLA, BOTH | SCALES, case=parts),
+    Row("PIPGLA parts", pipla.PIPGLA, STEP | SCALES, case=parts),
+    Row("MYPGD published", pipla.MYPGD, BOTH | SCALED, {"published": True}),
+    Row("PIPGLA published", pipla.PIPGLA, STEP | SCALED, {"published": True}),
+    Row("PIPULA published", pipla.PIPULA, STEP, {"published": True}),
+    Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),
+    Row(
+        "MYIPLA picture, hybrid",
+        pipla.MYIPLA,
+        BOTH | {"theta_scale": 0.05},
+        {"theta_update": "gradient"},
+        case=picture,
+    ),
+]

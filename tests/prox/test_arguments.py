@@ -1,0 +1,120 @@
+"""Bad arguments are refused with their name, what was given and what is expected."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pipla import prox
+
+BAD = [
+    (lambda: prox.LaplaceLocation(scale=-1.0), "scale must be positive", "-1.0"),
+    (lambda: prox.LaplaceLocation(scale=np.nan), "scale must be positive", "nan"),
+    (lambda: prox.LaplaceLocation(scale=jnp.ones(3)), "scale must be a single number", r"\(3,\)"),
+    (
+        lambda: prox.LaplaceLocation(approximation="exact"),
+        "approximation must be one of",
+        "'exact'",
+    ),
+    (lambda: prox.LaplaceLocation(sweeps=0), "sweeps must be an integer of at least 1", "0"),
+    (lambda: prox.GaussianLocation(scale=0.0), "scale must be positive", "0.0"),
+    (lambda: prox.LaplaceScale(approximation="iterative"), "approximation must be one of", "iter"),
+    (lambda: prox.NuclearStrength(approximation="one-step"), "approximation must be one of", "one"),
+    (lambda: prox.NuclearStrength(normalised=True, approximation="published"), "published", "only"),
+    (lambda: prox.UniformBox(approximation=True), "approximation must be one of", "True"),
+    (lambda: prox.HardTanh(approximation="relu"), "approximation must be one of", "'relu'"),
+    (lambda: prox.Strength(prox.L1(), rate=0.0), "rate must be finite and not 0", "0.0"),
+    (lambda: prox.Strength(prox.L1(), degrees=-2), "degrees must be positive", "-2"),
+    (lambda: prox.Strength(prox.L1(), tolerance=0.0), "tolerance must be positive", "0.0"),
+    (lambda: prox.TotalVariation(tolerance=-1e-3), "tolerance must be positive", "-0.001"),
+    (lambda: prox.TotalVariation(max_iterations=2.5), "max_iterations must be an integer", "2.5"),
+    (lambda: prox.L1(0.0), "weight must be positive", "0.0"),
+    (lambda: prox.ElasticNet(-1.0, 1.0), "l1 must be 0 or positive", "-1.0"),
+    (lambda: prox.Simplex(0.0), "total must be positive", "0.0"),
+    (lambda: prox.Box(1.0, 0.0), "lower must not exceed upper", "1.0"),
+    (lambda: prox.Box(jnp.zeros(2), jnp.zeros(3)), "arrays of one shape", r"\(2,\)"),
+]
+
+
+@pytest.mark.parametrize("index", range(len(BAD)))
+def test_bad_hyperparameters_are_refused(index):
+    make, message, given = BAD[index]
+    with pytest.raises(ValueError, match=message) as error:
+        make()
+    assert error.match(given)
+
+
+def test_a_strength_needs_a_penalty_on_x_alone():
+    for bad in (prox.LaplaceLocation(), "l1", prox.L1):
+        with pytest.raises(TypeError, match="regulariser must be a term in x alone"):
+            prox.Strength(bad)
+
+
+def test_shapes_of_x_are_checked():
+    with pytest.raises(ValueError, match=r"lower must be a number or have the shape of x.*\(2,\)"):
+        prox.Box(jnp.zeros(2), 1.0).value(None, jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"at least two axes.*\(3,\)"):
+        prox.NuclearNorm().value(None, jnp.zeros(3))
+
+
+def test_numbers_are_leaves_and_choices_are_static():
+    term = prox.LaplaceLocation(scale=2)
+    (leaf,) = jax.tree.leaves(term)
+    assert leaf.dtype == jnp.float64
+    assert not leaf.weak_type
+
+
+def test_a_new_number_compiles_nothing():
+    traces = []
+
+    @jax.jit
+    def solve(term, x):
+        traces.append(term)
+        return term.prox(0.1, x, 0.1, 0.1)
+
+    for scale in (1.0, 2, np.float64(0.3), jnp.asarray(0.5)):
+        solve(prox.LaplaceLocation(scale), jnp.ones(3))
+    assert len(traces) == 1
+    solve(prox.LaplaceLocation(approximation="published"), jnp.ones(3))
+    assert len(traces) == 2
+
+
+def test_terms_can_be_built_inside_a_transformation():
+    x = jnp.array([1.0, -3.0])
+    scales = jnp.array([0.5, 2.0])
+    batched = jax.vmap(lambda s: prox.LaplaceLocation(s).prox(0.0, x, 0.1, 0.1)[0])(scales)
+    single = [prox.LaplaceLocation(float(s)).prox(0.0, x, 0.1, 0.1)[0] for s in scales]
+    np.testing.assert_allclose(batched, single)
+
+
+def test_the_envelope_is_differentiable_in_the_numbers_of_the_term():
+    x = jnp.array([1.0, -3.0, 0.2])
+
+    def envelope(scale):
+        return prox.LaplaceLocation(scale).envelope(0.1, x, 0.05, 0.1)
+
+    slope = (envelope(1.3 + 1e-6) - envelope(1.3 - 1e-6)) / 2e-6
+    assert float(jax.grad(envelope)(1.3)) == pytest.approx(float(slope), rel=1e-6)
+
+
+def test_simplex_value_has_a_stated_tolerance():
+    term = prox.Simplex()
+    assert float(term.value(None, jnp.array([0.25, 0.75]))) == 0
+    assert float(term.value(None, jnp.array([0.25, 0.7500001]))) == np.inf
+    assert float(term.value(None, jnp.array([-1e-9, 1.0]))) == np.inf
+    big = 1e6 + np.random.default_rng(0).normal(size=1000)
+    for dtype in (jnp.float32, jnp.float64):
+        _, u = term.prox(None, jnp.asarray(big, dtype), 0.0, 1.0)
+        assert float(term.value(None, u)) == 0
+
+
+@pytest.mark.parametrize("lam", [0.5, 2.0, 4.0, 9.0])
+def test_hard_tanh_switches_where_both_minimisers_cost_the_same(lam):
+    switch = 1 + lam / 2 if lam <= 4 else 2 * np.sqrt(lam) - 1
+    below, above = prox.HardTanh().prox(None, jnp.array([switch - 1e-9, switch + 1e-9]), 0.0, lam)[
+        1
+    ]
+    assert float(below) == pytest.approx(max(switch - lam, -1), abs=1e-8)
+    assert float(above) == pytest.approx(switch, abs=1e-8)
+    cost = np.clip(below, -1, 1) + (below - switch) ** 2 / (2 * lam)
+    assert float(cost) == pytest.approx(1.0, abs=1e-8)
