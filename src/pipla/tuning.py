@@ -54,8 +54,8 @@ def suggest(
         >>> model = pipla.Model(lambda theta, x, y: 2.0 * jnp.sum((x - y) ** 2),
         ...                     pipla.prox.LaplaceLocation(), data=jnp.zeros(5))
         >>> numbers = pipla.tuning.suggest(model, jnp.zeros(()), jnp.zeros((10, 5)))
-        >>> print(f"L = {numbers.curvature.largest:.3f}, step_size = {numbers.step_size:.3f}")
-        L = 4.000, step_size = 0.123
+        >>> print(f"L = {numbers.curvature.largest:.3f}, step_size = {numbers.step_size:.4f}")
+        L = 4.000, step_size = 0.1225
     """
     scale = resolve_scale(model, theta, particles, theta_scale)
     curvature = measure_curvature(model, theta, particles, scale)

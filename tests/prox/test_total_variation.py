@@ -112,7 +112,7 @@ def test_a_warm_start_saves_iterations_even_when_the_weight_changes(isotropic, f
     short = prox.TotalVariation(isotropic=isotropic, max_iterations=10)
     cold_gap = solve(short, moved, factor, start(full, x)).gap
     warm_gap = solve(short, moved, factor, warm).gap
-    assert float(warm_gap) < 0.1 * float(cold_gap)
+    assert float(warm_gap) < 0.25 * float(cold_gap)
 
 
 def test_particles_of_a_batch_stop_on_their_own():
