@@ -34,9 +34,7 @@ def main() -> None:
     rows = {
         "one run, pinned to one core": _child("single", one),
         "one run, all cores visible (default)": _child("single", cores),
-        "one run, all cores, XLA's own thread pool": _child(
-            "single", cores, PIPLA_THREADS="all"
-        ),
+        "one run, all cores, XLA's own thread pool": _child("single", cores, PIPLA_THREADS="all"),
         "16 replicates, one core": _child("sweep", one),
         "16 replicates, one device per core": _child(
             "sweep", cores, JAX_NUM_CPU_DEVICES=str(len(cores))

@@ -15,6 +15,23 @@ def is_traced(tree: PyTree) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def arrays(name: str, tree: PyTree) -> PyTree:
+    """`tree` with NumPy arrays and numbers as JAX arrays; other leaves (text, functions) as is."""
+
+    def leaf(path: Any, value: Any) -> Any:
+        if not isinstance(value, jax.Array | np.ndarray | np.generic | bool | int | float | complex):
+            return value
+        try:
+            return jnp.asarray(value)
+        except TypeError as error:
+            raise TypeError(
+                f"{_where(name, path)} is an array of dtype {np.asarray(value).dtype}, which JAX "
+                "does not have; give numbers."
+            ) from error
+
+    return jax.tree_util.tree_map_with_path(leaf, tree)
+
+
 def finite(name: str, tree: PyTree) -> None:
     """Every floating leaf of `tree` holds finite numbers only."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -86,6 +103,34 @@ def positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be positive and finite, got {value}.")
 
 
+def single(name: str, value: Any) -> None:
+    """`value` is one number, not an array of them (or left out)."""
+    if value is not None and np.shape(value) != ():
+        raise ValueError(
+            f"{name} must be a single number, got an array of shape {np.shape(value)}; "
+            "`pipla.sweep` runs several settings at once."
+        )
+
+
+def scale_like_theta(scale: PyTree, theta: PyTree) -> None:
+    """`scale` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
+    try:
+        pairs = jax.tree.map(
+            lambda p, t: (np.shape(p), np.shape(t)), jax.tree.broadcast(scale, theta), theta
+        )
+    except ValueError as error:
+        raise ValueError(
+            "theta_scale must be a number or a pytree of numbers like theta; got the structure "
+            f"{jax.tree.structure(scale)} for a theta of structure {jax.tree.structure(theta)}."
+        ) from error
+    for given, wanted in jax.tree.leaves(pairs, is_leaf=lambda pair: isinstance(pair, tuple)):
+        if given not in ((), wanted):
+            raise ValueError(
+                f"theta_scale must hold one number for each part of theta; got shape {given} for "
+                f"a part of shape {wanted}."
+            )
+
+
 def whole(name: str, value: Any, *, least: int) -> int:
     """`value` as an int of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -102,7 +147,9 @@ def random_key(name: str, key: Any, *, ndim: int = 0) -> None:
         got = f"{type(key).__name__}" + (f" of dtype {key.dtype}" if hasattr(key, "dtype") else "")
         raise TypeError(f"{name} must be a typed JAX key, got {got}; use `jax.random.key(0)`.")
     if key.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} axes, got an array of keys of shape {key.shape}.")
+        raise ValueError(
+            f"{name} must have {ndim} axes, got an array of keys of shape {key.shape}."
+        )
 
 
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:

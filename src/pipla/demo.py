@@ -135,7 +135,12 @@ def _traces(rows: list[Row]) -> Picture:
     for axis, name in zip(axes, names, strict=True):
         for row in rows:
             if row.problem.name == name:
-                axis.plot(1 + np.arange(row.result.num_steps), row.result.theta_trace, lw=1, label=row.name)
+                axis.plot(
+                    1 + np.arange(row.result.num_steps),
+                    row.result.theta_trace,
+                    lw=1,
+                    label=row.name,
+                )
         maximiser = next(row.problem.maximiser for row in rows if row.problem.name == name)
         if maximiser is not None:
             axis.axhline(maximiser, color="black", lw=1, ls="--", label="exact maximiser")

@@ -27,6 +27,14 @@ class Carry(NamedTuple):
     moments: Moments | None
 
 
+class Place(NamedTuple):
+    """Where a chunk is in the run: arrays, so that no number of steps is a program of its own."""
+
+    first: Int[Array, ""]  # the number of its first step
+    length: Int[Array, ""]  # how many steps it makes
+    burn_in: Int[Array, ""]
+
+
 class Chunk(NamedTuple):
     """What a chunk of steps returns."""
 
@@ -36,7 +44,9 @@ class Chunk(NamedTuple):
     prox_gap: Float[Array, "..."]  # the largest in the chunk
 
 
-def start(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree, save: Save) -> Carry:
+def start(
+    algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree, save: Save
+) -> Carry:
     """The carry before the first step."""
     moments = None
     if save.moments_every is not None:
@@ -65,12 +75,10 @@ def advance(
     save: Save,
     key: Key[Array, "..."],
     carry: Carry,
-    first: Int[Array, ""],
-    count: Int[Array, ""],
-    burn_in: Int[Array, ""],
+    place: Place,
     capacity: int,
 ) -> Chunk:
-    """`count` (at most `capacity`) steps from step number `first`.
+    """`place.length` (at most `capacity`) steps from step number `place.first`.
 
     With an array of keys, many runs at once: the algorithm's numbers and the carry then have the
     same leading axis, and the step is vmapped over it. The loop is outside of the vmap, and its
@@ -86,7 +94,7 @@ def advance(
 
     def body(i: Int[Array, ""], chunk: tuple[Carry, PyTree, Array]) -> tuple[Carry, PyTree, Array]:
         carry, trace, gap = chunk
-        carry, step_gap = step(algorithm, key, carry, model, save, first + i, burn_in)
+        carry, step_gap = step(algorithm, key, carry, model, save, place.first + i, place.burn_in)
         trace = jax.tree.map(
             lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(rows, leaf, i, axis=0),
             trace,
@@ -94,7 +102,7 @@ def advance(
         )
         return carry, trace, jnp.maximum(gap, step_gap)
 
-    carry, trace, gap = jax.lax.fori_loop(0, count, body, (carry, trace, gap))
+    carry, trace, gap = jax.lax.fori_loop(0, place.length, body, (carry, trace, gap))
     return Chunk(carry, trace, _finite(carry, len(lanes)), gap)
 
 

@@ -67,15 +67,18 @@ class Model(eqx.Module):
             )
         if smooth is not None and not callable(smooth):
             raise TypeError(
-                f"smooth must be a function (theta, x, data) -> scalar, got {type(smooth).__name__}."
+                "smooth must be a function (theta, x, data) -> scalar, got "
+                f"{type(smooth).__name__}."
             )
         if nonsmooth is not None and not isinstance(nonsmooth, Term):
             hint = "; call it: `L1()`, not `L1`" if isinstance(nonsmooth, type) else ""
             raise TypeError(
                 f"nonsmooth must be a term of pipla.prox, got {_describe(nonsmooth)}{hint}."
             )
+        if metric is not None and not callable(metric):
+            raise TypeError(f"metric must be a function (theta, x), got {type(metric).__name__}.")
         # Lists of numbers and NumPy arrays become arrays once, here, and not at every call.
-        data = jax.tree.map(lambda a: jnp.asarray(a) if eqx.is_array_like(a) else a, data)
+        data = checks.arrays("data", data)
         checks.finite("data", data)
         self.smooth = smooth
         self.nonsmooth = Zero() if nonsmooth is None else nonsmooth

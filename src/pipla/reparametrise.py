@@ -12,7 +12,6 @@ same function as before.
 
 from __future__ import annotations
 
-import abc
 import functools
 from typing import NamedTuple
 
@@ -22,172 +21,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla import prox
+from pipla.forms import Each, Form, Moved, Multiply, OnPart, Same, Shift, Stretch
 from pipla.model import Model, Smooth
 from pipla.prox.base import Term
-from pipla.prox.calculus import On, Sum, Translated, part, put_part
-
-
-class Form(eqx.Module):
-    r"""A change of variables: `to_x` is $T_\theta$, `to_z` its inverse, `rest` what is left over."""
-
-    @abc.abstractmethod
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        """From z to x."""
-
-    @abc.abstractmethod
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        """From x to z."""
-
-    @abc.abstractmethod
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        """What the change of variables adds to the smooth potential."""
-
-    @abc.abstractmethod
-    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        r"""$(dz/dx)^2$ for each leaf of z: a step of $\gamma$ in x is one of $\gamma (dz/dx)^2$ in z.
-
-        With it the stiffness that a step meets is that of x, and does not grow with theta.
-        """
-
-
-class Exact(Form):
-    """A form whose Jacobian cancels against the prior's normaliser: nothing is left over."""
-
-    def rest(self, theta: PyTree, z: PyTree) -> float:
-        return 0.0
-
-
-class Shift(Exact):
-    r"""$x = \theta + z$."""
-
-    def to_x(self, theta: Array, z: Array) -> Array:
-        return theta + z
-
-    def to_z(self, theta: Array, x: Array) -> Array:
-        return x - theta
-
-    def metric(self, theta: Array, z: Array) -> Array:
-        return jnp.ones((), z.dtype)
-
-
-class Stretch(Form):
-    r"""$x = e^{-r \theta} z$ for a term $e^{r\theta} R(x)$ with $R$ homogeneous.
-
-    The Jacobian gives $+ r d \theta$ for the d elements of x, which cancels against the normaliser
-    $- r d' \theta$ of the prior where there is one: $d' = d$ unless the term says otherwise.
-    """
-
-    rate: Array
-    degrees: Array | None = None  # d'; `None` for d
-
-    def to_x(self, theta: Array, z: Array) -> Array:
-        return jnp.exp(-self.rate.astype(z.dtype) * theta) * z
-
-    def to_z(self, theta: Array, x: Array) -> Array:
-        return jnp.exp(self.rate.astype(x.dtype) * theta) * x
-
-    def rest(self, theta: Array, z: Array) -> Float[Array, ""] | float:
-        if self.degrees is None:
-            return 0.0
-        return self.rate.astype(z.dtype) * (z.size - self.degrees.astype(z.dtype)) * theta
-
-    def metric(self, theta: Array, z: Array) -> Array:
-        return jnp.exp(2 * self.rate.astype(z.dtype) * theta)
-
-
-class Multiply(Exact):
-    r"""$x = \theta z$ with $|z_i| \le 1$: the uniform density on $[-\theta, \theta]$."""
-
-    def to_x(self, theta: Array, z: Array) -> Array:
-        return theta * z
-
-    def to_z(self, theta: Array, x: Array) -> Array:
-        return x / theta
-
-    def metric(self, theta: Array, z: Array) -> Array:
-        # Near theta = 0 the data say nothing about z; without the floor its steps would be endless.
-        return 1 / jnp.maximum(theta**2, 0.01)
-
-
-class Moved(Form):
-    """A form about a fixed shift in x."""
-
-    form: Form
-    shift: PyTree
-
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        return jax.tree.map(jnp.add, self.form.to_x(theta, z), self.shift)
-
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.form.to_z(theta, jax.tree.map(jnp.subtract, x, self.shift))
-
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        return self.form.rest(theta, z)
-
-    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        return self.form.metric(theta, z)
-
-
-class OnPart(Form):
-    """A form on the parts that a term addresses."""
-
-    form: Form
-    address: On  # only its addresses are used
-
-    def _theta(self, theta: PyTree) -> PyTree:
-        return part("theta", theta, self.address.theta)
-
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        inner = self.form.to_x(self._theta(theta), part("x", z, self.address.x))
-        return put_part(z, self.address.x, inner)
-
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        inner = self.form.to_z(self._theta(theta), part("x", x, self.address.x))
-        return put_part(x, self.address.x, inner)
-
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        return self.form.rest(self._theta(theta), part("x", z, self.address.x))
-
-    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        inner = self.form.metric(self._theta(theta), part("x", z, self.address.x))
-        return put_part(_ones(z), self.address.x, inner)
-
-
-class Each(Form):
-    """Forms on disjoint parts, one after the other."""
-
-    forms: tuple[Form, ...]
-
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        return functools.reduce(lambda tree, form: form.to_x(theta, tree), self.forms, z)
-
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        return functools.reduce(lambda tree, form: form.to_z(theta, tree), self.forms, x)
-
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        return sum(form.rest(theta, z) for form in self.forms)
-
-    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        # The parts are disjoint: at each leaf all factors but one are 1.
-        each = (form.metric(theta, z) for form in self.forms)
-        return functools.reduce(lambda a, b: jax.tree.map(jnp.multiply, a, b), each)
-
-
-class Same(Exact):
-    """A term that does not know theta stays as it is."""
-
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        return z
-
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        return x
-
-    def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        return _ones(z)
-
-
-def _ones(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), tree)
+from pipla.prox.calculus import On, Sum, Translated
 
 
 @functools.singledispatch
@@ -299,6 +136,8 @@ def noncentred(model: Model) -> NonCentred:
     Start the particles at `jax.vmap(back.inverse, (None, 0))(theta, x)`, and run with
     `Save(quantity=back)` to get the moments of x.
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
     form, plain = noncentred_term(model.nonsmooth)
     smooth = NonCentredSmooth(model.smooth, form)
     return NonCentred(Model(smooth, plain, model.data, metric=Metric(form)), BackToX(form))

@@ -166,7 +166,8 @@ const t=th.closest('table'),i=[...th.parentNode.children].indexOf(th),up=th.data
 t.querySelectorAll('th').forEach(h=>delete h.dataset.dir);th.dataset.dir=up?'up':'down';
 const key=r=>{const c=r.children[i];return c.dataset.n!==undefined?+c.dataset.n:c.textContent};
 const rows=[...t.tBodies[0].rows].sort((a,b)=>{const x=key(a),y=key(b);
-const d=typeof x==='number'&&typeof y==='number'?x-y:typeof x==='number'?-1:typeof y==='number'?1:x.localeCompare(y);
+const n=v=>typeof v==='number';
+const d=n(x)&&n(y)?x-y:n(x)?-1:n(y)?1:x.localeCompare(y);
 return up?d:-d});t.tBodies[0].append(...rows)};
 th.onclick=go;th.onkeydown=e=>{if(e.key==='Enter'||e.key===' '){e.preventDefault();go()}}});
 """

@@ -42,7 +42,7 @@ class Result:
         num_steps, burn_in: steps done (all of them, after a resume), and those left out of `theta`.
         prox_gap: the largest duality gap of an iterative prox; 0 for closed forms.
         seconds, compile_seconds: wall time of the steps, and of compiling.
-        algorithm: with all its numbers.
+        algorithm: with all its numbers; `None` after loading one that holds code.
         versions: of pipla, jax and Python; and the device.
         snapshot: everything the next step needs, for `pipla.resume`.
     """
@@ -59,7 +59,7 @@ class Result:
     prox_gap: float
     seconds: float
     compile_seconds: float
-    algorithm: Algorithm
+    algorithm: Algorithm | None
     versions: dict[str, str]
     snapshot: Snapshot
 

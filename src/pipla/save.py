@@ -48,7 +48,7 @@ class Save(eqx.Module):
 class Moments(NamedTuple):
     """Running mean and sum of squared deviations over steps and particles."""
 
-    count: Float[Array, ""]
+    seen: Float[Array, ""]
     mean: PyTree
     squares: PyTree
 
@@ -62,23 +62,23 @@ class Moments(NamedTuple):
     def add(self, observed: PyTree) -> Moments:
         """Merge one cloud (Chan, Golub and LeVeque's pairwise update, stable in float32)."""
         batch = num_particles(observed)
-        count = self.count + batch
+        seen = self.seen + batch
         means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), observed)
         shift = jax.tree.map(jnp.subtract, means, self.mean)
-        mean = jax.tree.map(lambda m, s: m + s * (batch / count), self.mean, shift)
+        mean = jax.tree.map(lambda m, s: m + s * (batch / seen), self.mean, shift)
         squares = jax.tree.map(
             lambda total, leaf, m, s: (
                 total
                 + jnp.sum(jnp.square(leaf - m[None]), axis=0)
-                + jnp.square(s) * (self.count * batch / count)
+                + jnp.square(s) * (self.seen * batch / seen)
             ),
             self.squares,
             observed,
             means,
             shift,
         )
-        return Moments(count, mean, squares)
+        return Moments(seen, mean, squares)
 
     def variance(self) -> PyTree:
         """The variance over all that was added."""
-        return jax.tree.map(lambda s: s / jnp.maximum(self.count, 1.0), self.squares)
+        return jax.tree.map(lambda s: s / jnp.maximum(self.seen, 1.0), self.squares)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,10 +17,10 @@ from jaxtyping import Array, Key, PyTree
 from pipla import checks, tuning
 from pipla.algorithms.base import Algorithm
 from pipla.diagnostics import monte_carlo_error
-from pipla.loop import Chunk, advance, capacity_for, start
+from pipla.loop import Chunk, Place, advance, capacity_for, start
 from pipla.model import Model
+from pipla.prepare import as_dtype, checked_burn_in, checked_save, checked_start, one_dtype
 from pipla.progress import Progress
-from pipla.run import as_dtype, checked_burn_in, checked_save, checked_start, one_dtype
 from pipla.save import Save
 
 
@@ -105,7 +106,7 @@ def sweep(
     save = checked_save(save)
     if save.particles_every is not None:
         raise ValueError("save: a sweep keeps no clouds; leave particles_every at None.")
-    settings = [algorithms] if isinstance(algorithms, Algorithm) else list(algorithms)
+    settings = list(algorithms) if isinstance(algorithms, list | tuple) else [algorithms]
     if not settings:
         raise ValueError("algorithms is empty; give at least one algorithm.")
     thetas, clouds = _starts(theta, particles, num_replicates, start_per_replicate)
@@ -139,9 +140,9 @@ def sweep(
     name = f"{getattr(settings[0], 'name', '') or type(settings[0]).__name__} × {lanes}"
 
     def steps(count: int) -> Chunk:
-        numbers = (jnp.asarray(n, jnp.int32) for n in (done, count, burn_in))
+        place = Place(*(jnp.asarray(n, jnp.int32) for n in (done, count, burn_in)))
         return jax.block_until_ready(
-            advance(lane_algorithms, model, save, lane_keys, carry, *numbers, capacity)
+            advance(lane_algorithms, model, save, lane_keys, carry, place, capacity)
         )
 
     with Progress(name, num_steps, progress) as bar:
@@ -208,7 +209,8 @@ def _starts(
 def _stack(settings: list[Algorithm]) -> Algorithm:
     """One algorithm whose numbers have a leading axis of settings."""
     arrays, statics = zip(*(eqx.partition(a, eqx.is_array) for a in settings), strict=True)
-    if any(static != statics[0] for static in statics[1:]):
+    shapes = [jax.tree.map(jnp.shape, each) for each in arrays]
+    if any((s, a) != (statics[0], shapes[0]) for s, a in zip(statics, shapes, strict=True)):
         raise ValueError(
             "algorithms of one sweep may differ in their numbers only; run one sweep for each "
             "kind, and set the same numbers in all of them."
@@ -216,7 +218,7 @@ def _stack(settings: list[Algorithm]) -> Algorithm:
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), statics[0])
 
 
-def _map_arrays(function: object, tree: PyTree) -> PyTree:
+def _map_arrays(function: Callable[..., Any], tree: PyTree) -> PyTree:
     arrays, static = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.tree.map(function, arrays), static)
 

@@ -8,25 +8,17 @@ products at the given points, so it is a local number: start where the run start
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
 from pipla.algorithms.base import Algorithm
-from pipla.algorithms.noise import normals_like
-from pipla.model import Model, num_particles
+from pipla.curvature import Curvature, measure_curvature, some, stiffness_ratios
+from pipla.model import Model
 from pipla.prox.calculus import coupled_sizes
-
-
-class Curvature(NamedTuple):
-    """The extreme eigenvalues of the (scaled) Hessian of g1, over a few particles."""
-
-    largest: Float[Array, ""]
-    smallest: Float[Array, ""]
 
 
 class Suggestion(NamedTuple):
@@ -136,9 +128,9 @@ class TheoryWarning(UserWarning):
 def resolve_scale(model: Model, theta: PyTree, particles: PyTree, theta_scale: PyTree) -> PyTree:
     r"""`theta_scale` as numbers.
 
-    `"auto"` gives each part of theta the pace of x. Where it sits in the non-smooth term: 1/d of the
-    block of x it is coupled to. Where it sits in the smooth part only (a non-centred model): the
-    ratio of the stiffnesses, $L_x / L_\theta$, of the two diagonal blocks of the Hessian, but at
+    `"auto"` gives each part of theta the pace of x. Where it sits in the non-smooth term: 1/d of
+    the block of x it is coupled to. Where it sits in the smooth part only (a non-centred model):
+    the ratio of the stiffnesses, $L_x / L_\theta$, of the two diagonal blocks of the Hessian, but at
     most 1: far from the data the likelihood is flat, and Newton's step would leave for good.
     """
     if not isinstance(theta_scale, str):
@@ -146,7 +138,7 @@ def resolve_scale(model: Model, theta: PyTree, particles: PyTree, theta_scale: P
     one = jax.tree.map(lambda leaf: leaf[0], particles)
     sizes = coupled_sizes(model.nonsmooth, theta, one)
     everything = sum(leaf.size for leaf in jax.tree.leaves(one))
-    ratios = _stiffness_ratios(model, theta, _some(particles, 16))
+    ratios = stiffness_ratios(model, theta, some(particles, 16))
     return jax.tree.map(
         lambda size, ratio, leaf: (
             jnp.where(ratio > 0, jnp.minimum(ratio, 1.0), 1 / everything).astype(leaf.dtype)
@@ -158,102 +150,3 @@ def resolve_scale(model: Model, theta: PyTree, particles: PyTree, theta_scale: P
         theta,
         is_leaf=lambda leaf: leaf is None,
     )
-
-
-def measure_curvature(
-    model: Model, theta: PyTree, particles: PyTree, theta_scale: PyTree = 1.0, probes: int = 4
-) -> Curvature:
-    """The extreme eigenvalues of the Hessian of g1, in the metric, at up to `probes` particles."""
-    scale = jax.tree.map(
-        lambda p, t: jnp.asarray(p, t.dtype), jax.tree.broadcast(theta_scale, theta), theta
-    )
-    return _extremes(model, theta, _some(particles, probes), scale)
-
-
-def _some(particles: PyTree, most: int) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[: min(most, num_particles(particles))], particles)
-
-
-@eqx.filter_jit
-def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> Curvature:
-    root = jax.tree.map(jnp.sqrt, (scale, model.particle_scale(theta, particles)))
-
-    def at(x: PyTree) -> Curvature:
-        hessian = _hessian(model, theta, x)
-
-        def times(v: PyTree) -> PyTree:
-            scaled = jax.tree.map(jnp.multiply, root, v)
-            return jax.tree.map(jnp.multiply, root, hessian(scaled))
-
-        extreme = _dominant(times, (theta, x))
-        # Shifted by the dominant eigenvalue the other end of the spectrum dominates.
-        other = _dominant(
-            lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), (theta, x)
-        )
-        ends = jnp.stack([extreme, extreme + other])
-        return Curvature(jnp.max(ends), jnp.min(ends))
-
-    ends = jax.vmap(at)(particles)
-    return Curvature(jnp.max(ends.largest), jnp.min(ends.smallest))
-
-
-@eqx.filter_jit
-def _stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
-    r"""$L_x / L_\theta$ for each leaf of theta; 0 where the smooth part does not curve in it."""
-    root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, particles))
-    still = jax.tree.map(jnp.zeros_like, theta)
-
-    def x_block(x: PyTree) -> Array:
-        hessian = _hessian(model, theta, x)
-
-        def times(v: PyTree) -> PyTree:
-            out = hessian((still, jax.tree.map(jnp.multiply, root, v)))[1]
-            return jax.tree.map(jnp.multiply, root, out)
-
-        return jnp.abs(_dominant(times, x))
-
-    leaves, structure = jax.tree.flatten(theta)
-
-    def theta_block(number: int) -> Array:
-        def times(v: Array) -> Array:
-            padded = [v if i == number else jnp.zeros_like(t) for i, t in enumerate(leaves)]
-            direction = jax.tree.unflatten(structure, padded)
-
-            def at(x: PyTree) -> Array:
-                out = _hessian(model, theta, x)((direction, jax.tree.map(jnp.zeros_like, x)))
-                return jax.tree.leaves(out[0])[number]
-
-            # Theta's drift is the mean over the cloud, so its curvature is, too.
-            return jnp.mean(jax.vmap(at)(particles), axis=0)
-
-        return jnp.abs(_dominant(times, leaves[number]))
-
-    stiffest = jnp.max(jax.vmap(x_block)(particles))
-    blocks = jax.tree.unflatten(structure, [theta_block(i) for i in range(len(leaves))])
-    return jax.tree.map(lambda b: jnp.where(b > 0, stiffest / jnp.where(b > 0, b, 1.0), 0.0), blocks)
-
-
-def _hessian(model: Model, theta: PyTree, x: PyTree) -> Callable[[PyTree], PyTree]:
-    """The Hessian of g1 at one particle, as a product with a pair (theta, x)."""
-
-    def gradient(theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
-        return jax.grad(model.smooth_value, argnums=(0, 1))(theta, x)
-
-    return lambda v: jax.jvp(gradient, (theta, x), v)[1]
-
-
-def _dominant(times: Any, like: PyTree, iterations: int = 60) -> Float[Array, ""]:
-    """The eigenvalue of largest modulus of a symmetric operator, by power iteration."""
-
-    def dot(a: PyTree, b: PyTree) -> Any:
-        return sum(jax.tree.leaves(jax.tree.map(lambda u, v: jnp.sum(u * v), a, b)))
-
-    def unit(v: PyTree) -> PyTree:
-        norm = jnp.sqrt(dot(v, v))
-        return jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1.0), v)
-
-    def body(_: Any, v: PyTree) -> PyTree:
-        return unit(times(v))
-
-    v = jax.lax.fori_loop(0, iterations, body, unit(normals_like(jax.random.key(0), like)))
-    return dot(v, times(v))

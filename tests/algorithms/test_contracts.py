@@ -10,7 +10,7 @@ from counting import compilations
 import pipla
 from algorithms.table import ROWS, TRACED, Row, parts, picture, vector
 from pipla import loop
-from pipla.run import as_dtype
+from pipla.prepare import as_dtype
 
 SEED = 11
 

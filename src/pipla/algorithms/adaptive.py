@@ -1,8 +1,8 @@
 r"""Steps that measure themselves: any scheme of the family, with its numbers from the curvature.
 
 Along with each step one particle (another one every time) makes one power iteration on its Hessian
-of $g_1$: a Hessian-vector product of one particle costs about 3/N of a step. So the step size follows the
-stiffness wherever theta goes, and nobody has to know it beforehand.
+of $g_1$, which costs about 5/N of a step. So the step size follows the stiffness wherever theta
+goes, and nobody has to know it beforehand.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ class AdaptiveState(NamedTuple):
     theta: PyTree
     particles: PyTree
     inner: PyTree  # warm starts and optimiser of the scheme
-    direction: PyTree  # unit vector near the stiffest direction of x, and one for each leaf of theta
+    direction: (
+        PyTree  # unit vector near the stiffest direction of x, and one for each leaf of theta
+    )
     stiffness: Float[Array, ""]  # of x: L_x
     theta_stiffness: PyTree  # of each leaf of theta: L_theta
-    count: Float[Array, ""]
+    steps: Float[Array, ""]
 
 
 class Adaptive(Algorithm):
@@ -84,8 +86,8 @@ class Adaptive(Algorithm):
     def step(  # type: ignore[override]
         self, key: Key[Array, ""], state: AdaptiveState, model: Model
     ) -> tuple[AdaptiveState, Info]:
-        state = self._measure(state, state.count.astype(jnp.int32), model)
-        fraction = self.last + (self.first - self.last) / (1 + state.count / self.change_after) ** 2
+        state = self._measure(state, state.steps.astype(jnp.int32), model)
+        fraction = self.last + (self.first - self.last) / (1 + state.steps / self.change_after) ** 2
         step_size = fraction / (2 * _or_one(state.stiffness))
         scale = jax.tree.map(
             lambda s: jnp.minimum(_or_one(state.stiffness) / jnp.where(s > 0, s, jnp.inf), 1.0),
@@ -100,7 +102,7 @@ class Adaptive(Algorithm):
                 theta=theta,
                 particles=inner.particles,
                 inner=(inner.warm, inner.optimizer),
-                count=state.count + 1,
+                steps=state.steps + 1,
             ),
             info,
         )
@@ -160,9 +162,7 @@ class Adaptive(Algorithm):
         return ()
 
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        return Limits(
-            jnp.asarray(jnp.inf, largest.dtype), None, "the step follows the curvature"
-        )
+        return Limits(jnp.asarray(jnp.inf, largest.dtype), None, "the step follows the curvature")
 
 
 def _within_reach(old: Array, new: Array, stiffness: Array) -> Array:

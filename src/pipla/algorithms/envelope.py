@@ -21,11 +21,11 @@ class EnvelopeEuler(Langevin):
     With $(\theta^i, x^i) = \operatorname{prox}^{\lambda P}_{g_2}(\theta_n, X^i_n)$,
 
     $$ \theta_{n+1} = \theta_n - \gamma P \tfrac1N \sum_i \nabla_\theta g_1
-       - \tfrac{\gamma}{\lambda} (\theta_n - \tfrac1N \sum_i \theta^i) + \sqrt{2\gamma P/N}\,\xi^0 $$
+       - \tfrac{\gamma}{\lambda}(\theta_n - \tfrac1N \sum_i \theta^i) + \sqrt{2\gamma P/N}\,\xi^0 $$
     $$ X^i_{n+1} = X^i_n - \gamma \nabla_x g_1 - \tfrac{\gamma}{\lambda}(X^i_n - x^i)
        + \sqrt{2 \gamma}\, \xi^i $$
 
-    The envelope's gradient in the metric of $P$ is $(\theta - \theta^i)/(\lambda P)$, and the drift
+    The envelope's gradient in the metric of $P$ is $(\theta - \theta^i)/(\lambda P)$; the drift
     multiplies it by $P$: the second term needs no $P$ of its own.
 
     Arguments:

@@ -29,7 +29,9 @@ class Euler(Langevin):
         return Move(
             theta=jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta),
             particles=jax.tree.map(
-                jnp.add, self.descend_particles(theta, particles, slope.particles, model), noise.particles
+                jnp.add,
+                self.descend_particles(theta, particles, slope.particles, model),
+                noise.particles,
             ),
             warm=warm,
             slope=slope,

@@ -23,8 +23,8 @@ class ForwardBackward(Langevin):
     default: another $\lambda$ weights the prior by $\lambda/\gamma$ against the likelihood (E13).
 
     `reflected=True` goes through the proximal point of half the smoothing and as far again,
-    $X_{n+1} = 2 \operatorname{prox}^{\lambda/2}_{g_2}(X_{n+1/2}) - X_{n+1/2}$: for a smooth $g_2$ an
-    implicit midpoint step, for a constraint the mirror image. Its bias is smaller than that of
+    $X_{n+1} = 2 \operatorname{prox}^{\lambda/2}_{g_2}(X_{n+1/2}) - X_{n+1/2}$: for a smooth $g_2$
+    an implicit midpoint step, for a constraint the mirror image. Its bias is smaller than that of
     the prox, above all at a constraint: there, projected particles pile up on the border, and the
     bias is of order $\sqrt\gamma$ instead of $\gamma$.
 
@@ -47,12 +47,12 @@ class ForwardBackward(Langevin):
         slope = self.slopes(theta, particles, model)
         half = jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta)
         half_particles = jax.tree.map(
-            jnp.add, self.descend_particles(theta, particles, slope.particles, model), noise.particles
+            jnp.add,
+            self.descend_particles(theta, particles, slope.particles, model),
+            noise.particles,
         )
         smoothing = 0.5 * self._lam if self.reflected else self._lam
-        point = self.solve(
-            half, half_particles, smoothing, warm, model, scale_point=self.published
-        )
+        point = self.solve(half, half_particles, smoothing, warm, model, scale_point=self.published)
         if self.reflected:
             point = point._replace(x=_mirrored(half, half_particles, point.x, model))
         return Move(point.theta, point.x, point.warm, slope, point.gap)
@@ -67,7 +67,8 @@ class ForwardBackward(Langevin):
         return Limits(
             1 / largest,
             (gamma, gamma / (1 - convexity)),
-            "theorem PIPGLA: step_size <= 1/L, step_size <= smoothing <= step_size/(1 - mu step_size)",
+            "theorem PIPGLA: step_size <= 1/L and "
+            "step_size <= smoothing <= step_size/(1 - mu step_size)",
         )
 
 

@@ -46,7 +46,12 @@ class Move(NamedTuple):
 
 def number(value: Any) -> Array | None:
     """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
-    return None if value is None else jnp.asarray(value, jnp.result_type(float))
+    if value is None:
+        return None
+    try:
+        return jnp.asarray(value, jnp.result_type(float))
+    except (TypeError, ValueError):
+        return value  # the algorithm's check knows the name of it
 
 
 def _scale(value: Any) -> Any:
@@ -97,6 +102,11 @@ class Langevin(Algorithm):
                 "theta_noise=True needs num_moves=1: averaging the displacement over several "
                 "moves would average the noise away."
             )
+        if not isinstance(self.theta_optimizer, optax.GradientTransformation | None):
+            raise TypeError(
+                "theta_optimizer must be an optax transformation such as `optax.adam(0.01)`, got "
+                f"{type(self.theta_optimizer).__name__}."
+            )
         if self.theta_optimizer is not None and (self.theta_noise or self.theta_update == "frozen"):
             raise ValueError(
                 "theta_optimizer drives a theta without noise: use MYPGD, PGD, PPGD or SOUL, or "
@@ -125,15 +135,10 @@ class Langevin(Algorithm):
                 "antithetic=True pairs the particles, so their number must be even; got "
                 f"{num_particles(particles)}."
             )
+        for name in ("step_size", "smoothing"):
+            checks.single(name, getattr(self, name, None))
         if not isinstance(self.theta_scale, str):
-            try:
-                jax.tree.broadcast(self.theta_scale, theta)
-            except ValueError as error:
-                raise ValueError(
-                    "theta_scale must be a number or a pytree of numbers like theta; got the "
-                    f"structure {jax.tree.structure(self.theta_scale)} for a theta of structure "
-                    f"{jax.tree.structure(theta)}."
-                ) from error
+            checks.scale_like_theta(self.theta_scale, theta)
 
     def missing(self) -> tuple[str, ...]:
         unset = tuple(name for name in self.needs if getattr(self, name) is None)
@@ -154,7 +159,9 @@ class Langevin(Algorithm):
             lambda t, p, g: t - self._gamma * p * g, theta, self._scales(theta), slope
         )
 
-    def descend_particles(self, theta: PyTree, particles: PyTree, slope: PyTree, model: Model) -> PyTree:
+    def descend_particles(
+        self, theta: PyTree, particles: PyTree, slope: PyTree, model: Model
+    ) -> PyTree:
         r"""$X - \gamma M \nabla$."""
         metric = model.particle_scale(theta, particles)
         return jax.tree.map(lambda x, m, g: x - self._gamma * m * g, particles, metric, slope)

@@ -27,7 +27,7 @@ class MetropolisState(NamedTuple):
     particles: PyTree
     optimizer: PyTree
     log_factor: Float[Array, ""]  # of the step size, adapted to the acceptance rate
-    count: Float[Array, ""]
+    steps: Float[Array, ""]
 
 
 class Proposal(NamedTuple):
@@ -91,10 +91,12 @@ class MetropolisAdjusted(Algorithm):
     def step(  # type: ignore[override]
         self, key: Key[Array, ""], state: MetropolisState, model: Model
     ) -> tuple[MetropolisState, Info]:
+        assert self.step_size is not None, "run() fills in what was left to tuning"
         propose_key, accept_key = jax.random.split(key)
         theta = state.theta
+        base = self.step_size * jnp.exp(state.log_factor)
         step = jax.tree.map(
-            lambda m: self.step_size * jnp.exp(state.log_factor) * m,
+            lambda m: base * m,
             model.particle_scale(theta, state.particles),
         )
         here = self._evaluate(theta, state.particles, model)
@@ -125,14 +127,17 @@ class MetropolisAdjusted(Algorithm):
         )
         slope = jax.tree.map(lambda g: jnp.mean(g, axis=0), slopes)
         moved, optimizer = self._theta_after(state, slope)
-        count = state.count + 1
+        steps = state.steps + 1
         rate = jnp.mean(jnp.exp(jnp.minimum(log_ratio, 0.0)))
-        log_factor = state.log_factor + count**-0.6 * (rate - TARGET_ACCEPTANCE)
+        log_factor = state.log_factor + steps**-0.6 * (rate - TARGET_ACCEPTANCE)
         info = Info(slope, here.slope, jnp.zeros((), rate.dtype))
-        return MetropolisState(moved, particles, optimizer, log_factor, count), info
+        return MetropolisState(moved, particles, optimizer, log_factor, steps), info
 
     def _evaluate(self, theta: PyTree, particles: PyTree, model: Model) -> Proposal:
-        """The true potential, its slope in theta, and the smoothed slope in x, at every particle."""
+        """The true potential, its slope in theta, the smoothed slope in x; at every particle."""
+
+        assert self.smoothing is not None, "run() fills in what was left to tuning"
+        smoothing = self.smoothing
 
         def one(x: PyTree) -> tuple[Array, PyTree, PyTree]:
             value, (theta_slope, slope) = jax.value_and_grad(model.smooth_value, argnums=(0, 1))(
@@ -144,15 +149,11 @@ class MetropolisAdjusted(Algorithm):
         rough, rough_slope = jax.vmap(
             lambda x: jax.value_and_grad(model.nonsmooth.value)(theta, x)
         )(particles)
-        lam = jax.tree.map(
-            lambda m: self.smoothing * m, model.particle_scale(theta, particles)
-        )
+        lam = jax.tree.map(lambda m: smoothing * m, model.particle_scale(theta, particles))
         still = jax.tree.map(lambda t: jnp.zeros((), t.dtype), theta)
         warm = model.warm_start(theta, particles)
         point = model.solve(theta, particles, still, lam, warm)
-        slope = jax.tree.map(
-            lambda g, x, u, m: g + (x - u) / m, slope, particles, point.x, lam
-        )
+        slope = jax.tree.map(lambda g, x, u, m: g + (x - u) / m, slope, particles, point.x, lam)
         theta_slope = jax.tree.map(jnp.add, theta_slope, rough_slope)
         return Proposal(particles, value + rough, slope, theta_slope)
 
@@ -160,7 +161,8 @@ class MetropolisAdjusted(Algorithm):
         if self.theta_optimizer is not None:
             updates, optimizer = self.theta_optimizer.update(slope, state.optimizer, state.theta)
             return optax.apply_updates(state.theta, updates), optimizer
-        gain = self.step_size * (1 + state.count / self.decay_after) ** -self.decay_power
+        assert self.step_size is not None
+        gain = self.step_size * (1 + state.steps / self.decay_after) ** -self.decay_power
         scales = jax.tree.broadcast(self.theta_scale, state.theta)
         moved = jax.tree.map(lambda t, p, g: t - gain * p * g, state.theta, scales, slope)
         return moved, None

@@ -33,9 +33,7 @@ class Problem(NamedTuple):
     truth: float | None
     maximiser: float | None
 
-    def cloud(
-        self, key: Key[Array, ""], num_particles: int, theta: PyTree | None = None
-    ) -> Array:
+    def cloud(self, key: Key[Array, ""], num_particles: int, theta: PyTree | None = None) -> Array:
         """Particles to start from: N(theta, 1) in every coordinate, as the paper has it."""
         centre = self.theta if theta is None else theta
         noise = jax.random.normal(key, (num_particles, self.dimension), jnp.result_type(float))

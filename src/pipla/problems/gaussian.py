@@ -37,9 +37,7 @@ def gaussian_hierarchy(
             raise ValueError("these data have their maximiser at -inf; choose another seed.")
         model = Model(_scale_potential, data=(jnp.asarray(y), jnp.asarray(noise)))
         maximiser = 0.5 * float(np.log(excess))
-    return Problem(
-        f"Gaussian {unknown}", model, jnp.zeros(()), dimension, truth, maximiser
-    )
+    return Problem(f"Gaussian {unknown}", model, jnp.zeros(()), dimension, truth, maximiser)
 
 
 Data = tuple[Float[Array, " d"], Float[Array, ""]]

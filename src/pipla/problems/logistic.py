@@ -25,8 +25,9 @@ def logistic(
     authors: bool = False,
     approximation: str | None = None,
 ) -> Problem:
-    r"""$y_j \sim \mathrm{Bernoulli}(\sigma(v_j \cdot x))$, $x_i \sim$ Laplace$(\theta, 1)$ or U$(-\theta, \theta)$.
+    r"""$y_j \sim \mathrm{Bernoulli}(\sigma(v_j \cdot x))$, and a prior on x that is learned.
 
+    The prior is $x_i \sim \mathrm{Laplace}(\theta, 1)$ or $x_i \sim U(-\theta, \theta)$.
     Covariates are uniform on $(-1, 1)$. Data are drawn by the paper's recipe from `seed`, or are
     the authors' own (`authors=True`, from `$PIPLA_DATA`). `approximation` goes to the term.
     """

@@ -50,11 +50,13 @@ def _potential(theta: Array, x: Array, data: dict[str, Array]) -> Float[Array, "
 
 
 def log_marginal(theta: float, y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
-    r"""$\sum_i \log \int e^{-(y_i - x)^2/(2 s^2)}\, e^{-|x - \theta| - r (x-\theta)^2/2}\, dx$, exactly.
+    r"""The log marginal likelihood, exactly and up to a constant:
+
+    $$ \sum_i \log \int e^{-(y_i - x)^2/(2 s^2)}\, e^{-|x - \theta| - r (x-\theta)^2/2}\, dx. $$
 
     On either side of the kink the integrand is a Gaussian in $t = x - \theta$ with precision
-    $A = s^{-2} + r$ and mean $\mu_\pm = ((y_i - \theta)/s^2 \mp 1)/A$, so that each half is a normal
-    tail probability. The normalisers of prior and noise, free of theta, are left out.
+    $A = s^{-2} + r$ and mean $\mu_\pm = ((y_i - \theta)/s^2 \mp 1)/A$: each half is a normal tail
+    probability. The normalisers of prior and noise, free of theta, are left out.
     """
     from scipy.special import log_ndtr, logsumexp
 

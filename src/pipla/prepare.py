@@ -1,0 +1,70 @@
+"""What `run`, `resume` and `sweep` check and prepare alike, before anything is compiled."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from pipla import checks
+from pipla.algorithms.base import Algorithm
+from pipla.model import Model
+from pipla.save import Save
+
+
+def checked_start(
+    model: Model, algorithm: Algorithm, theta: PyTree, particles: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Theta and particles as float arrays of one dtype, or an error that names the argument."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
+    if not isinstance(algorithm, Algorithm):
+        hint = f"; call it: `{algorithm.__name__}()`" if callable(algorithm) else ""
+        raise TypeError(
+            f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
+        )
+    theta = checks.floating("theta", theta)
+    particles = checks.floating("particles", particles)
+    if not jax.tree.leaves(theta):
+        raise ValueError("theta is empty; give a float, an array or a pytree of them.")
+    checks.cloud(particles)
+    checks.finite("theta", theta)
+    checks.finite("particles", particles)
+    theta, particles = one_dtype((theta, particles))
+    algorithm.check(theta, particles)
+    model.check(theta, particles)
+    return theta, particles
+
+
+def one_dtype(tree: PyTree) -> PyTree:
+    """`tree` with all leaves in their common dtype."""
+    dtype = jnp.result_type(*jax.tree.leaves(tree))
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
+
+
+def checked_burn_in(burn_in: int | None, num_steps: int) -> int:
+    """The burn-in, by default half of the steps."""
+    if burn_in is None:
+        return num_steps // 2
+    burn_in = checks.whole("burn_in", burn_in, least=0)
+    if burn_in >= num_steps:
+        raise ValueError(
+            f"burn_in must be smaller than num_steps = {num_steps}, got {burn_in}: nothing would "
+            "be left to average."
+        )
+    return burn_in
+
+
+def checked_save(save: Save | None) -> Save:
+    """The save policy, by default theta's trace and the moments of x."""
+    if save is not None and not isinstance(save, Save):
+        raise TypeError(f"save must be a pipla.Save, got {type(save).__name__}.")
+    return save or Save()
+
+
+def as_dtype(algorithm: Algorithm, particles: PyTree) -> Algorithm:
+    """The algorithm with its numbers in the dtype of the particles, so that nothing is promoted."""
+    dtype = jax.tree.leaves(particles)[0].dtype
+    floats, rest = eqx.partition(algorithm, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda leaf: leaf.astype(dtype), floats), rest)
