@@ -25,28 +25,28 @@ STEP_SIZE = 0.01
 
 def main() -> None:
     if len(sys.argv) > 1:
-        print(f"{CHILDREN[sys.argv[1]]():.4f}")
+        os.sched_setaffinity(0, set(map(int, sys.argv[2].split(","))))
+        CHILDREN[sys.argv[1]]()
         return
     cores = os.sched_getaffinity(0)
-    _pinned_table()
-    print("\nOne run, and 16 replicates in a sweep, seconds per 1500 steps of one run:")
     one = {min(cores)}
+    print(_child("table", one), end="")
+    print("\nOne run, and 16 replicates in a sweep, seconds per 1500 steps of one run:")
+    devices = {"JAX_NUM_CPU_DEVICES": str(len(cores))}
     rows = {
         "one run, pinned to one core": _child("single", one),
         "one run, all cores visible (default)": _child("single", cores),
         "one run, all cores, XLA's own thread pool": _child("single", cores, PIPLA_THREADS="all"),
         "16 replicates, one core": _child("sweep", one),
-        "16 replicates, one device per core": _child(
-            "sweep", cores, JAX_NUM_CPU_DEVICES=str(len(cores))
-        ),
+        "16 replicates, one device per core": _child("sweep", cores, **devices),
     }
-    base = next(iter(rows.values()))
-    for name, seconds in rows.items():
+    base = float(next(iter(rows.values())))
+    for name, printed in rows.items():
+        seconds = float(printed)
         print(f"  {name:44s} {seconds:7.3f} s   {seconds / base:5.2f} x the first")
 
 
 def _pinned_table() -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     candidates = {
@@ -174,12 +174,12 @@ def _pipla_run(kind: str) -> Callable[[], float]:
     return job
 
 
-def _single() -> float:
+def _single() -> None:
     job = _pipla_run("exact")
-    return min(job() for _ in range(REPEATS))
+    print(min(job() for _ in range(REPEATS)))
 
 
-def _sweep() -> float:
+def _sweep() -> None:
     import jax
     import jax.numpy as jnp
 
@@ -203,22 +203,21 @@ def _sweep() -> float:
         ).seconds
 
     job()
-    return min(job() for _ in range(3)) / 16
+    print(min(job() for _ in range(3)) / 16)
 
 
-CHILDREN = {"single": _single, "sweep": _sweep}
+CHILDREN = {"table": _pinned_table, "single": _single, "sweep": _sweep}
 
 
-def _child(name: str, cores: set[int], **environment: str) -> float:
-    done = subprocess.run(
-        [sys.executable, __file__, name],
+def _child(name: str, cores: set[int], **environment: str) -> str:
+    """What this file prints as a child on these cores."""
+    return subprocess.run(
+        [sys.executable, __file__, name, ",".join(map(str, cores))],
         env={**os.environ, **environment},
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
-    )
-    return float(done.stdout)
+    ).stdout
 
 
 if __name__ == "__main__":

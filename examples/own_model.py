@@ -49,10 +49,10 @@ def main(num_steps=4000, num_particles=20):
     model = pipla.Model(smooth, effects + sparse, data=data)
 
     theta = {"centre": jnp.zeros(()), "log_scale": jnp.zeros(())}
-    keys = jax.random.split(jax.random.key(1))
-    particles = {
-        "effects": jax.random.normal(keys[0], (num_particles, HOSPITALS)),
-        "w": jax.random.normal(keys[1], (num_particles, COEFFICIENTS)),
+    rng = np.random.default_rng(1)
+    particles = {  # the leading axis of every leaf: the particles
+        "effects": rng.normal(size=(num_particles, HOSPITALS)),
+        "w": rng.normal(size=(num_particles, COEFFICIENTS)),
     }
     result = pipla.run(
         model,

@@ -5,6 +5,8 @@ Blocks that cannot run here (shell, pieces of files) are fenced as `text` or `sh
 """
 
 import contextlib
+import importlib.util
+import inspect
 import io
 import re
 import runpy
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import pipla
+from pipla import storage
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -46,14 +49,67 @@ def run_page(path, namespace):
             printed.truncate()
 
 
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """Runs a page in an empty folder, compares what it prints, and returns its names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "tests" / "prox")  # where `prox_table` is
+
+    def run(path):
+        namespace = {"__name__": "page"}
+        for printed, expected in run_page(path, namespace):
+            assert printed.rstrip() == expected.rstrip()
+        return namespace
+
+    return run
+
+
 runnable = [path for path in PAGES if any(block[0] == "python" for block in blocks(path))]
 
 
 @pytest.mark.parametrize("path", runnable, ids=name_of)
-def test_every_block_of_the_page_runs_and_prints_what_it_says(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for printed, expected in run_page(path, {"__name__": "page"}):
-        assert printed.rstrip() == expected.rstrip()
+def test_every_block_of_the_page_runs_and_prints_what_it_says(path, page):
+    page(path)
+
+
+def contracts(folder):
+    """The tests of `test_contracts.py` in a folder that run on rows of its table, and the module."""
+    path = ROOT / "tests" / folder / "test_contracts.py"
+    spec = importlib.util.spec_from_file_location(f"{folder}_contracts", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tests = [test for name, test in vars(module).items() if name.startswith("test_")]
+    return [test for test in tests if "row" in inspect.signature(test).parameters], module
+
+
+@pytest.mark.parametrize("name", ["dead_zone", "row_of_sum_around", "linear_l1"])
+def test_skeleton_of_a_term_keeps_every_contract(name, page):
+    row = page(ROOT / "CONTRIBUTING.md")[name]
+    tests, module = contracts("prox")
+    meant_for = {id(module.JOINT): row.joint, id(module.CONVEX): row.convex}
+    for test in tests:
+        if meant_for.get(id(test.pytestmark[0].args[1]), True):
+            test(row)
+
+
+#: Those that one compiled program serves; the others are about the kernel, which is shared.
+CHOSEN = (
+    "test_numbers_are_leaves_and_survive_flattening",
+    "test_compiled_steps_are_the_steps_themselves",
+    "test_state_keeps_structure_shapes_and_dtypes",
+    "test_changing_any_number_compiles_nothing",
+    "test_a_saved_and_resumed_run_is_the_run_that_never_stopped",
+    "test_chunks_of_any_size_give_the_same_numbers",
+)
+
+
+def test_skeleton_of_an_algorithm_keeps_the_contracts(page, tmp_path, monkeypatch):
+    names = page(ROOT / "CONTRIBUTING.md")
+    monkeypatch.setitem(storage._KINDS, "Tamed", names["Tamed"])  # step 2 of the recipe
+    given = {"row": names["tamed"], "tmp_path": tmp_path}
+    tests = {test.__name__: test for test in contracts("algorithms")[0]}
+    for test in map(tests.__getitem__, CHOSEN):
+        test(**{name: given[name] for name in inspect.signature(test).parameters})
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)

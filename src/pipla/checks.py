@@ -19,7 +19,7 @@ def arrays(name: str, tree: PyTree) -> PyTree:
     """`tree` with NumPy arrays and numbers as JAX arrays; other leaves (text, functions) as is."""
 
     def leaf(path: Any, value: Any) -> Any:
-        if not isinstance(value, jax.Array | np.ndarray | np.generic | bool | int | float | complex):
+        if not isinstance(value, jax.Array | np.ndarray | np.generic | int | float | complex):
             return value
         try:
             return jnp.asarray(value)

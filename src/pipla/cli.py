@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +16,12 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+
+experiment = typer.Typer(
+    help="The paper's tables and figures: as published, corrected, and by the recommended rule.",
+    no_args_is_help=True,
+)
+app.add_typer(experiment, name="experiment")
 
 
 def main() -> None:
@@ -45,3 +54,97 @@ def demo(
     table = run_demo(out, seed)
     print(table.text())
     print(f"\nThe page: {out / 'report.html'}")
+
+
+@experiment.command("list")
+def experiment_list() -> None:
+    """What there is, with its presets."""
+    from pipla.experiments import find, names
+    from pipla.report import Table
+
+    rows = []
+    for name in names():
+        found = find(name)
+        presets = ", ".join(
+            f"{preset} ({amount.replicates} replicates)"
+            for preset, amount in found.presets.items()
+            if preset != "tiny"  # for tests
+        )
+        rows.append((name, found.title, len(found.entries), presets))
+    print(Table(("name", "what", "rows", "presets"), rows).text())
+
+
+@experiment.command("run")
+def experiment_run(
+    name: Annotated[str, typer.Argument(help="Which one; see `pipla experiment list`.")],
+    preset: Annotated[str, typer.Option(help="How much of it: quick or paper.")] = "quick",
+    algorithms: Annotated[
+        str | None,
+        typer.Option(help="Only these algorithms or variants, separated by commas."),
+    ] = None,
+    replicates: Annotated[
+        int | None, typer.Option(help="Runs of each row, instead of the preset's.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for results, figures and page.")] = None,
+    float64: Annotated[bool, typer.Option("--float64", help="Double precision.")] = False,
+) -> None:
+    """Run an experiment; run it again to go on where it was interrupted.
+
+    With PIPLA_DATA set to a folder that holds the authors' files, their data are used.
+    """
+    import jax
+
+    if float64:  # before the first array is made
+        jax.config.update("jax_enable_x64", True)
+    from pipla.experiments import run
+    from pipla.experiments.page import reference_table
+
+    wanted = None if algorithms is None else [a.strip() for a in algorithms.split(",") if a.strip()]
+    with _one_line_errors():
+        try:
+            results = run(
+                name,
+                preset,
+                algorithms=wanted,
+                replicates=replicates,
+                seed=seed,
+                out=out,
+                say=lambda line: print(line, flush=True),
+            )
+        except KeyboardInterrupt:
+            print("\nStopped. Finished rows are kept; the same command goes on from here.")
+            raise typer.Exit(130) from None
+    print(f"\n{reference_table(results).text()}")
+
+
+@experiment.command("compare")
+def experiment_compare(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+) -> None:
+    """Show several runs beside each other."""
+    from pipla.experiments.page import comparison_table
+
+    with _one_line_errors():
+        print(comparison_table(folders).text())
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of an experiment's run.")],
+) -> None:
+    """Rebuild an experiment's page and figures from its results."""
+    from pipla.experiments.page import rebuild
+
+    with _one_line_errors():
+        print(f"The page: {rebuild(folder)}")
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What the user did wrong in one line and exit code 2, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        print(f"pipla: {' '.join(str(error).split())}", file=sys.stderr)
+        raise typer.Exit(2) from None

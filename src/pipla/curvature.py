@@ -120,4 +120,7 @@ def _dominant(times: Any, like: PyTree, iterations: int = 60) -> Float[Array, ""
         return unit(times(v))
 
     v = jax.lax.fori_loop(0, iterations, body, unit(normals_like(jax.random.key(0), like)))
-    return dot(v, times(v))
+    out = times(v)
+    # Not the Rayleigh quotient itself: where both ends of the spectrum have the same modulus, v is
+    # a mixture of them, whose quotient lies anywhere in between and whose length does not.
+    return jnp.where(dot(v, out) < 0, -1.0, 1.0) * jnp.sqrt(dot(out, out))

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from pipla import checks, tuning
+from pipla import tuning
 from pipla.algorithms.base import Algorithm
 from pipla.loop import Carry, Chunk, Place, advance, capacity_for
 from pipla.model import Model
 from pipla.progress import Progress
-from pipla.result import Result, Snapshot, Status, provenance
+from pipla.result import Result, Snapshot, Status, as_numbers, provenance
 from pipla.save import Save
 
 #: Seconds a chunk should take: short enough for a lively bar and a prompt Ctrl-C.
@@ -58,12 +58,14 @@ class SoFar:
 
     def add(self, chunk: Chunk, count: int, save: Save) -> None:
         """Take over the result of a chunk."""
-        self.carry, self.done = chunk.carry, self.done + count
-        self.traces.append(jax.tree.map(lambda rows: np.asarray(rows)[:count], chunk.trace))
-        self.gap = max(self.gap, float(chunk.prox_gap))
-        if save.particles_every is not None and self.done % save.particles_every == 0:
+        trace = jax.tree.map(lambda rows: np.asarray(rows)[:count], chunk.trace)
+        gap, done = float(chunk.prox_gap), self.done + count
+        if save.particles_every is not None and done % save.particles_every == 0:
             cloud = jax.tree.map(lambda leaf: np.asarray(leaf)[None], chunk.carry.state.particles)
             self.clouds.append(cloud)
+        # All that takes time is done: Ctrl-C finds either none of the chunk here or all of it.
+        self.traces.append(trace)
+        self.carry, self.done, self.gap = chunk.carry, done, max(self.gap, gap)
 
 
 def drive(
@@ -73,7 +75,7 @@ def drive(
     # The buffer does not depend on chunk_size, so that another one compiles nothing.
     capacity = most = capacity_for(sofar.carry.state.theta)
     if chunk_size is not None:
-        most = min(capacity, checks.whole("chunk_size", chunk_size, least=1))
+        most = min(capacity, chunk_size)
     status, message = Status.COMPLETED, f"completed {until} steps"
     name = getattr(task.algorithm, "name", "") or type(task.algorithm).__name__
     size = min(16, most)
@@ -132,21 +134,18 @@ def _roll_back(task: Task, sofar: SoFar, count: int, capacity: int) -> str:
         sofar.add(task.advance(sofar.carry, sofar.done, good, capacity), good, task.save)
     state = sofar.carry.state
     causes = tuning.broken_conditions(task.algorithm, task.model, state.theta, state.particles)
-    advice = (
-        f"{causes[0]}; lower it"
-        if causes
-        else "halve step_size, or look for a log or division by zero in smooth"
-    )
+    reason = f" {causes[0]}." if causes else ""
     return (
         f"theta or a particle became non-finite at step {sofar.done + 1}; the state after step "
-        f"{sofar.done} is kept. What to try: {advice}."
+        f"{sofar.done} is kept.{reason} What to try: halve step_size, or look for a log or a "
+        "division by zero in smooth."
     )
 
 
 def _result(task: Task, sofar: SoFar, status: Status, message: str) -> Result:
     state, moments = sofar.carry
     seen = moments is not None and float(moments.seen) > 0
-    leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(sofar.carry))
+    leaves = tuple(map(as_numbers, jax.tree.leaves(sofar.carry)))
     return Result(
         theta_trace=_joined(sofar.traces, state.theta),
         particles=state.particles,
@@ -168,6 +167,7 @@ def _result(task: Task, sofar: SoFar, status: Status, message: str) -> Result:
             key_kind=str(jax.random.key_impl(task.key)),
             moments_every=task.save.moments_every,
             particles_every=task.save.particles_every,
+            has_quantity=task.save.quantity is not None,
         ),
     )
 

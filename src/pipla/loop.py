@@ -44,6 +44,7 @@ class Chunk(NamedTuple):
     prox_gap: Float[Array, "..."]  # the largest in the chunk
 
 
+@eqx.filter_jit
 def start(
     algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree, save: Save
 ) -> Carry:

@@ -63,6 +63,12 @@ def checked_save(save: Save | None) -> Save:
     return save or Save()
 
 
+def checked_chunk_size(chunk_size: int | None) -> None:
+    """At least 1, or left out."""
+    if chunk_size is not None:
+        checks.whole("chunk_size", chunk_size, least=1)
+
+
 def as_dtype(algorithm: Algorithm, particles: PyTree) -> Algorithm:
     """The algorithm with its numbers in the dtype of the particles, so that nothing is promoted."""
     dtype = jax.tree.leaves(particles)[0].dtype

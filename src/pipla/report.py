@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """What a table cell shows, and the number it is sorted by."""
+    """What a table cell shows, the number it is sorted by, and `"flag"` to make it stand out."""
 
     text: str
     number: float
+    tone: str = ""
 
 
 def fixed(number: float | None, digits: int) -> Cell | None:
@@ -115,14 +116,16 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
     return path
 
 
-def new_figure(columns: int = 1, width: float = 7.0, height: float = 3.4) -> tuple[Figure, list]:
+def new_figure(
+    columns: int = 1, width: float = 7.0, height: float = 3.4, rows: int = 1
+) -> tuple[Figure, list]:
     """A figure with axes side by side, in the house style, without touching global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
@@ -143,7 +146,8 @@ def _plain(value: Any) -> str:
 
 def _sort_key(value: Any) -> str:
     number = value.number if isinstance(value, Cell) else value
-    return f" data-n='{float(number)!r}'" if isinstance(number, int | float) else ""
+    tone = f" class='{value.tone}'" if isinstance(value, Cell) and value.tone else ""
+    return tone + (f" data-n='{float(number)!r}'" if isinstance(number, int | float) else "")
 
 
 _STYLE = """
@@ -155,6 +159,7 @@ table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-num
 caption{text-align:left;color:#4a5568;padding-bottom:.4rem}
 th,td{padding:.35rem .7rem;border-bottom:1px solid #e2e8f0;text-align:left;white-space:nowrap}
 th{cursor:pointer;border-bottom:2px solid #94a3b8}
+td.flag{background:#fef3c7;color:#92400e}
 th:hover,th:focus{background:#f1f5f9}th[data-dir=up]::after{content:" ▲"}th[data-dir=down]::after{content:" ▼"}
 figure{margin:1.2rem 0}img{max-width:100%}figcaption{font-size:.88rem;color:#4a5568}
 pre{background:#f1f5f9;padding:.7rem;overflow-x:auto;font-size:.85rem}

@@ -84,8 +84,9 @@ class Result:
 
     def __repr__(self) -> str:
         name = getattr(self.algorithm, "name", "") or type(self.algorithm).__name__
+        title = "" if self.algorithm is None else f"{name}: "
         return (
-            f"Result({name}: theta={_brief(self.theta)} ± {_brief(self.theta_stderr)} after "
+            f"Result({title}theta={_brief(self.theta)} ± {_brief(self.theta_stderr)} after "
             f"{self.num_steps} steps, {self.seconds:.2f} s, {self.status.value})"
         )
 
@@ -103,10 +104,25 @@ class Snapshot:
     key_kind: str
     moments_every: int | None
     particles_every: int | None
+    has_quantity: bool  # whether the moments are those of a `Save.quantity`, which is code
 
     def key(self) -> jax.Array:
         """The run's key."""
         return jax.random.wrap_key_data(jnp.asarray(self.key_data), impl=self.key_kind)
+
+
+def as_numbers(leaf: jax.Array) -> np.ndarray:
+    """A leaf of the carry as numbers; of a random key (an optimiser may hold one), its data."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf)
+
+
+def as_leaf(numbers: np.ndarray, like: jax.Array) -> jax.Array:
+    """The inverse of `as_numbers`, for a leaf such as `like`."""
+    if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.asarray(numbers), impl=jax.random.key_impl(like))
+    return jnp.asarray(numbers)
 
 
 def provenance() -> dict[str, str]:

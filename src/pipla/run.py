@@ -13,8 +13,14 @@ from pipla.algorithms.base import Algorithm
 from pipla.drive import SoFar, Task, drive
 from pipla.loop import start
 from pipla.model import Model
-from pipla.prepare import as_dtype, checked_burn_in, checked_save, checked_start
-from pipla.result import Result, load
+from pipla.prepare import (
+    as_dtype,
+    checked_burn_in,
+    checked_chunk_size,
+    checked_save,
+    checked_start,
+)
+from pipla.result import Result, as_leaf, as_numbers, load
 from pipla.save import Save
 
 
@@ -56,6 +62,7 @@ def run(
     burn_in = checked_burn_in(burn_in, num_steps)
     checks.random_key("key", key)
     save = checked_save(save)
+    checked_chunk_size(chunk_size)
     theta, particles = checked_start(model, algorithm, theta, particles)
     algorithm = as_dtype(tuning.complete(algorithm, model, theta, particles), particles)
     if check:
@@ -96,21 +103,31 @@ def resume(
             "algorithm is needed to resume this run: it holds code (an optimiser or an algorithm "
             "of your own), and result files hold none."
         )
+    if isinstance(algorithm, Algorithm) and algorithm.missing():
+        raise ValueError(
+            "algorithm must have the numbers of the original run, but "
+            f"{algorithm.missing()[0]} was left out."
+        )
+    checked_chunk_size(chunk_size)
     snapshot = result.snapshot
-    save = save or Save(snapshot.moments_every, snapshot.particles_every)
+    if save is None and snapshot.has_quantity:
+        raise ValueError(
+            "save is needed to resume this run: it held code (a quantity), and results hold none."
+        )
+    save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
     theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
     particles = jax.tree.map(jnp.asarray, result.particles)
     theta, particles = checked_start(model, algorithm, theta, particles)
     algorithm = as_dtype(algorithm, particles)
-    blank = jax.eval_shape(lambda: start(algorithm, model, theta, particles, save))
-    shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(blank)]
+    blank = start(algorithm, model, theta, particles, save)
+    likes, structure = jax.tree.flatten(blank)
+    shapes = [(leaf.shape, leaf.dtype) for leaf in map(as_numbers, likes)]
     if shapes != [(leaf.shape, leaf.dtype) for leaf in snapshot.leaves]:
         raise ValueError(
             "model, algorithm or save does not fit the result: the state to go on from has other "
-            "shapes. Give those of the original run."
+            "shapes or dtypes. Give those of the original run, and set jax_enable_x64 as it was."
         )
-    leaves = [jnp.asarray(leaf) for leaf in snapshot.leaves]
-    carry = jax.tree.unflatten(jax.tree.structure(blank), leaves)
+    carry = jax.tree.unflatten(structure, map(as_leaf, snapshot.leaves, likes))
     task = Task(model, algorithm, save, snapshot.key(), result.burn_in)
     before = SoFar(
         carry,

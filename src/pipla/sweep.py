@@ -106,7 +106,9 @@ def sweep(
     save = checked_save(save)
     if save.particles_every is not None:
         raise ValueError("save: a sweep keeps no clouds; leave particles_every at None.")
-    settings = list(algorithms) if isinstance(algorithms, list | tuple) else [algorithms]
+    settings: list[Any] = [algorithms]
+    if isinstance(algorithms, list | tuple):
+        settings = list(algorithms)
     if not settings:
         raise ValueError("algorithms is empty; give at least one algorithm.")
     thetas, clouds = _starts(theta, particles, num_replicates, start_per_replicate)

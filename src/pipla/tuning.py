@@ -88,6 +88,7 @@ def broken_conditions(
     algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree
 ) -> list[str]:
     """Sentences, one for each condition of the theory that the settings break at this start."""
+    algorithm = complete(algorithm, model, theta, particles)
     scale = getattr(algorithm, "theta_scale", 1.0)
     curvature = measure_curvature(model, theta, particles, scale)
     limits = algorithm.limits(*curvature)

@@ -111,8 +111,17 @@ class Row:
 
 STEP = {"step_size": 0.05}
 BOTH = {"step_size": 0.05, "smoothing": 0.1}
+METROPOLIS = {"step_size": 0.5, "smoothing": 0.4, "decay_after": 10.0, "decay_power": 0.8}
 SCALED = {"theta_scale": 0.3}
 SCALES = {"theta_scale": {"alpha": 0.05, "beta": 0.2, "bias": 0.5}}
+
+
+
+def adaptive(**numbers):
+    """Steps that measure themselves, with the recommended scheme."""
+    scheme = pipla.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)
+    return pipla.algorithms.Adaptive(scheme, **numbers)
+
 
 # An optimiser is code: made once here, so that a row compiles once.
 _ADAM = optax.adam(0.05)
@@ -142,6 +151,9 @@ ROWS = [
     Row("MYPGD published", pipla.MYPGD, BOTH | SCALED, {"published": True}),
     Row("PIPGLA published", pipla.PIPGLA, STEP | SCALED, {"published": True}),
     Row("PIPULA published", pipla.PIPULA, STEP, {"published": True}),
+    Row("PIPGLA reflected", pipla.PIPGLA, STEP, {"reflected": True}, case=noncentred),
+    Row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
+    Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
     Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),
     Row(
         "MYIPLA picture, hybrid",

@@ -68,7 +68,8 @@ def test_numbers_are_leaves_and_survive_flattening(row):
 
 
 def dtypes_of(tree):
-    return {leaf.dtype for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)}
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(tree)}
+    return {kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)}
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])
@@ -78,9 +79,9 @@ def test_what_comes_out_has_the_dtype_of_what_went_in(row, dtype):
     algorithm = as_dtype(row.make(), start.particles)
     save = pipla.Save()
     carry = loop.start(algorithm, *start, save)
-    numbers = (jnp.asarray(n, jnp.int32) for n in (0, 8, 5))
+    place = loop.Place(*(jnp.asarray(n, jnp.int32) for n in (0, 8, 5)))
     chunk = eqx.filter_eval_shape(
-        loop.advance, algorithm, start.model, save, jax.random.key(0), carry, *numbers, 16
+        loop.advance, algorithm, start.model, save, jax.random.key(0), carry, place, 16
     )
     assert dtypes_of(chunk) == {np.dtype(dtype)}
 

@@ -101,6 +101,17 @@ def strength(amplitudes, rate, normalised, weight=1.0):
     return joint(reduced, reach)
 
 
+def precision(degrees):
+    def reduced(u0, x, lam):
+        w = np.exp(u0)
+        return w * np.sum(x**2) / (2 * (1 + lam * w)) - degrees * u0
+
+    def reach(theta, x, lt, lx):
+        return lt * degrees + np.log1p(lt * np.exp(theta) * np.sum(x**2)) + 1e-9
+
+    return joint(reduced, reach)
+
+
 def uniform_box():
     def reduced(u0, x, lam):
         u0 = np.maximum(u0, 1e-300)
@@ -171,6 +182,7 @@ ROWS = [
     Row("nuclear_strength", prox.NuclearStrength(), strength(singular_values, 1.0, False), matrix, False, True, standard),
     Row("nuclear_strength_normalised", prox.NuclearStrength(normalised=True), strength(singular_values, 1.0, True), matrix, False, True, standard, sizes=(30,)),
     Row("group_strength", prox.Strength(prox.GroupLasso(0.5), rate=-0.7), strength(lambda x: np.linalg.norm(x, axis=-1), -0.7, True, 0.5), matrix, False, True, standard),
+    Row("gaussian_precision", prox.Strength(prox.SquaredL2(), degrees=15, tolerance=1e-13), precision(15), vector, False, True, standard, sizes=(30,), limit=lambda theta, x: 0.02),
     Row("uniform_box", prox.UniformBox(), uniform_box(), vector, False, True, lambda rng: 10 ** rng.uniform(-1, 1), limit=lambda theta, x: theta**2 / (4.1 * x.size)),
     Row("uniform_log_box", prox.UniformLogBox(), uniform_log_box(), vector, False, True, standard),
     Row("l1", prox.L1(0.3), separable(lambda u: 0.3 * np.abs(u), 0.0), vector, True, sizes=(1, 12)),

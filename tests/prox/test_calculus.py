@@ -197,6 +197,13 @@ def test_composites_under_vmap_and_jit():
         assert_same(jax.tree.map(lambda leaf: leaf[i], batched), single)
 
 
+def test_composites_know_whether_they_use_theta():
+    assert not (2.0 * prox.L1().translate(1.0).on(x="w")).uses_theta
+    assert (prox.L1().on(x="w") + prox.LaplaceLocation().on(x="v")).uses_theta
+    assert not (prox.L1().on(x="w") + prox.L1().on(x="v")).uses_theta
+    assert float(prox.Strength(2.0 * prox.L1()).value(0.0, x)) > 0
+
+
 def test_a_theta_of_none_has_an_envelope():
     assert float(prox.L1().envelope(None, x, 0.0, 0.1)) > 0
     assert prox.L1().envelope_gradient(None, x, 0.0, 0.1)[0] is None

@@ -76,6 +76,8 @@ def test_survives_a_double_root():
 
     lams = np.linspace(0.1, 1.0, 200)
     path = np.array([find(lam) for lam in lams])
+    for lam, root in zip(lams, path, strict=True):
+        assert_first_root(root, theta, np.abs(x), lam_theta, lam, rate, 50.0)
     jump = int(np.argmax(np.abs(np.diff(path))))
     assert abs(path[jump + 1] - path[jump]) > 0.2
     low, high = lams[jump], lams[jump + 1]

@@ -103,6 +103,18 @@ def test_a_solved_problem_takes_a_handful_of_iterations(isotropic):
 
 
 @kinds
+def test_it_stops_as_soon_as_the_gap_allows(isotropic):
+    x = jnp.asarray(picture())
+    patient, more_patient = (
+        prox.TotalVariation(isotropic=isotropic, max_iterations=number) for number in (300, 600)
+    )
+    first = solve(patient, x, 0.3, start(patient, x))
+    second = solve(more_patient, x, 0.3, start(patient, x))
+    assert float(first.gap) == float(second.gap) > 0
+    np.testing.assert_array_equal(first.x, second.x)
+
+
+@kinds
 @pytest.mark.parametrize("factor", [1.0, 1.2])
 def test_a_warm_start_saves_iterations_even_when_the_weight_changes(isotropic, factor):
     x = picture(5, (24, 24))

@@ -158,9 +158,6 @@ class Adaptive(Algorithm):
     def check(self, theta: PyTree, particles: PyTree) -> None:
         self.scheme.check(theta, particles)
 
-    def missing(self) -> tuple[str, ...]:
-        return ()
-
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         return Limits(jnp.asarray(jnp.inf, largest.dtype), None, "the step follows the curvature")
 

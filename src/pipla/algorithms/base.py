@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, Key, PyTree
@@ -39,6 +39,9 @@ class Limits(NamedTuple):
 class Algorithm(eqx.Module):
     """Hyperparameters as array leaves, choices as static fields; no loops, no I/O."""
 
+    #: The numbers without which a step cannot be made; `None` leaves one to `pipla.tuning`.
+    needs: ClassVar[tuple[str, ...]] = ()
+
     @abc.abstractmethod
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
         """The state before the first step."""
@@ -52,9 +55,11 @@ class Algorithm(eqx.Module):
         """Raise an error if this algorithm cannot run from this start."""
 
     @abc.abstractmethod
-    def missing(self) -> tuple[str, ...]:
-        """The hyperparameters that were left to `pipla.tuning`."""
-
-    @abc.abstractmethod
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         """Where theory holds when the Hessian of g1 has these extreme eigenvalues."""
+
+    def missing(self) -> tuple[str, ...]:
+        """The hyperparameters that were left to `pipla.tuning`."""
+        unset = tuple(name for name in self.needs if getattr(self, name) is None)
+        automatic = isinstance(getattr(self, "theta_scale", None), str)
+        return unset + (("theta_scale",) if automatic else ())

@@ -76,7 +76,6 @@ class Langevin(Algorithm):
         name: how the preset is called.
     """
 
-    #: The numbers without which a step cannot be made.
     needs: ClassVar[tuple[str, ...]] = ("step_size",)
 
     step_size: Array | None = eqx.field(converter=number, default=None, kw_only=True)
@@ -139,10 +138,6 @@ class Langevin(Algorithm):
             checks.single(name, getattr(self, name, None))
         if not isinstance(self.theta_scale, str):
             checks.scale_like_theta(self.theta_scale, theta)
-
-    def missing(self) -> tuple[str, ...]:
-        unset = tuple(name for name in self.needs if getattr(self, name) is None)
-        return unset + (("theta_scale",) if isinstance(self.theta_scale, str) else ())
 
     # What the schemes build their moves from. #
 

@@ -14,7 +14,7 @@ from pipla import checks
 from pipla.algorithms.base import Algorithm, Info, Limits
 from pipla.algorithms.langevin import number
 from pipla.algorithms.noise import normals_like
-from pipla.model import Model, num_particles
+from pipla.model import Model
 
 #: The acceptance rate at which Metropolis-adjusted Langevin is most efficient.
 TARGET_ACCEPTANCE = 0.574
@@ -168,13 +168,10 @@ class MetropolisAdjusted(Algorithm):
         return moved, None
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
+        for name in ("step_size", "smoothing"):
+            checks.single(name, getattr(self, name))
         if not isinstance(self.theta_scale, str):
-            jax.tree.broadcast(self.theta_scale, theta)
-        num_particles(particles)
-
-    def missing(self) -> tuple[str, ...]:
-        unset = tuple(name for name in self.needs if getattr(self, name) is None)
-        return unset + (("theta_scale",) if isinstance(self.theta_scale, str) else ())
+            checks.scale_like_theta(self.theta_scale, theta)
 
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         return Limits(

@@ -27,6 +27,11 @@ class Scaled(Iterative):
     def __check_init__(self) -> None:
         positive("weight", self.weight)
 
+    @property
+    def uses_theta(self) -> bool:  # type: ignore[override]
+        """Whether the term inside does."""
+        return self.term.uses_theta
+
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         value = self.term.value(theta, x)
         return self.weight.astype(value.dtype) * value
@@ -49,6 +54,11 @@ class Translated(Iterative):
 
     term: Term
     shift: PyTree
+
+    @property
+    def uses_theta(self) -> bool:  # type: ignore[override]
+        """Whether the term inside does."""
+        return self.term.uses_theta
 
     def _moved(self, x: PyTree, sign: int) -> PyTree:
         given, wanted = (str(jax.tree.structure(tree)) for tree in (self.shift, x))
@@ -79,6 +89,11 @@ class On(Iterative):
     theta: Address | None = eqx.field(static=True, default=None)
     x: Address | None = eqx.field(static=True, default=None)
 
+    @property
+    def uses_theta(self) -> bool:  # type: ignore[override]
+        """Whether the term inside does."""
+        return self.term.uses_theta
+
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
 
@@ -105,6 +120,11 @@ class Sum(Iterative):
     """A sum of terms on disjoint parts: the joint prox is each term's own, one after the other."""
 
     terms: tuple[Term, ...]
+
+    @property
+    def uses_theta(self) -> bool:  # type: ignore[override]
+        """Whether any of the terms does."""
+        return any(term.uses_theta for term in self.terms)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return sum(term.value(theta, x) for term in self.terms)  # type: ignore[return-value]

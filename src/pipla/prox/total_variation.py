@@ -85,8 +85,9 @@ class TotalVariation(Iterative):
         axes = self._axes(x)
         weight = self.weight.astype(x.dtype)
         shift = smoothing(lam_x, x) * weight
-        # |D|² ≤ 4 per axis; in units of the weight the gradient step is D u / (4 n t).
-        rate = 1 / (4 * len(axes) * jnp.maximum(shift, jnp.finfo(x.dtype).tiny))
+        # |D|² ≤ 4 per axis; in units of the weight the gradient step is D u / (4 n t). The floor
+        # keeps its square finite where the weight vanishes.
+        rate = 1 / (4 * len(axes) * jnp.maximum(shift, jnp.finfo(x.dtype).tiny ** 0.25))
 
         def primal(dual: tuple[Array, ...]) -> Array:
             return x - shift * sum(_adjoint(p, axis) for p, axis in zip(dual, axes, strict=True))
@@ -132,7 +133,7 @@ class TotalVariation(Iterative):
 
         spread = x - jnp.mean(x, axis=axes, keepdims=True)
         scale = jnp.minimum(x.size * shift, 0.5 * _add_up(spread**2) * (4 * len(axes) * rate))
-        rounding = 4 * len(axes) * jnp.finfo(x.dtype).eps * _add_up(jnp.abs(x))
+        rounding = len(axes) * jnp.finfo(x.dtype).eps * _add_up(jnp.abs(x))
         enough = self.tolerance.astype(x.dtype) * scale + rounding
         start = primal(warm)
         gap = gap_of(start, warm, warm)

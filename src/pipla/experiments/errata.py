@@ -1,0 +1,19 @@
+"""The errata that explain differences between the paper's numbers and ours."""
+
+SENTENCES = {
+    "E3": "PIPULA and PPGD double the likelihood: the published step is prox(v + 2 gamma grad g1), "
+    "with the wrong sign in print and twice the gradient in the code. Completing the square gives "
+    "prox(v - gamma grad g1). Rows marked “published” do what the code did.",
+    "E6": "NMSE is measured against the theta that generated the data, not against the maximiser "
+    "of the marginal likelihood, which is what the algorithms look for. A perfect optimiser has an "
+    "NMSE above zero; a biased one may have a smaller one. Hence the distance to the reference.",
+    "E7": "d log(theta) is not convex, so the assumptions of the theorems do not hold for the "
+    "uniform prior in centred form.",
+    "E8": "The iterative map of the Laplace term is written with a wrong sign in one sum; and its "
+    "40 sweeps need not converge.",
+    "E9": "Published times include appending the whole history of the particles at every step.",
+    "E10": "Published settings differ from those of the code: gamma of PIPULA and PPGD is twice "
+    "the step; uniform MYIPLA ran with (lam, gamma) = (0.5, 0.005), not (0.01, 0.001).",
+    "E13": "PIPGLA with lam different from gamma weights the prior by lam/gamma against the "
+    "likelihood; only lam = gamma is consistent.",
+}

@@ -1,0 +1,17 @@
+"""One small run that many tests look at."""
+
+import pytest
+
+from pipla.experiments import run
+
+CHOSEN = ("PIPGLA", "recommended")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The folder of a tiny run of `toy`, with four rows."""
+    folder = tmp_path_factory.mktemp("experiment") / "toy"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PIPLA_DATA", raising=False)
+        run("toy", "tiny", algorithms=CHOSEN, out=folder, say=lambda line: None, progress=False)
+    return folder

@@ -1,0 +1,471 @@
+"""Results on disk: everything comes back, nothing is executed, damage has one clear error."""
+
+import collections
+import dataclasses
+import io
+import json
+import pickle
+import shutil
+import zipfile
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipla
+from pipla import storage
+from pipla.storage import DamagedResultError
+
+KEY = jax.random.key(1)
+TREES = ("theta_trace", "particles", "x_mean", "x_variance", "saved_particles")
+NUMBERS = (
+    "status", "message", "num_steps", "burn_in", "prox_gap", "seconds", "compile_seconds",
+    "versions",
+)  # fmt: skip
+
+
+def nested(theta, x, data):
+    value = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves((theta, x)))
+    return value / 2
+
+
+THETA = {
+    "b": [jnp.asarray(0.5), (jnp.ones(2), {"deep": jnp.zeros((1, 2))})],
+    "a": jnp.asarray(-1.0),
+}
+PARTICLES = {"w": jnp.ones((4, 3)), "v": (jnp.zeros((4, 2, 2)), [jnp.ones(4)])}
+
+
+def make(algorithm, **options):
+    return pipla.run(
+        pipla.Model(nested),
+        algorithm,
+        theta=THETA,
+        particles=PARTICLES,
+        num_steps=6,
+        key=KEY,
+        check=False,
+        **{"save": pipla.Save(2, 3), "burn_in": 1} | options,
+    )
+
+
+@pytest.fixture(scope="module")
+def result():
+    scales = jax.tree.map(lambda leaf: 0.5, THETA)
+    return make(pipla.MYIPLA(0.1, 0.2, theta_scale=scales, antithetic=True))
+
+
+@pytest.fixture
+def folder(result, tmp_path):
+    return result.save(tmp_path / "run")
+
+
+def equal(one, other):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_everything_comes_back(result, folder):
+    again = pipla.load(folder)
+    for name in TREES:
+        equal(getattr(result, name), getattr(again, name))
+    for name in NUMBERS:
+        assert getattr(result, name) == getattr(again, name)
+    for field in dataclasses.fields(result.snapshot):
+        equal(getattr(result.snapshot, field.name), getattr(again.snapshot, field.name)) if (
+            field.name in ("leaves", "key_data")
+        ) else None
+    assert again.snapshot.key() == KEY
+    assert again.snapshot.moments_every == 2
+    assert again.snapshot.particles_every == 3
+    assert again.snapshot.has_quantity is False
+    assert eqx.tree_equal(again.algorithm, result.algorithm)
+    equal(again.theta, result.theta)
+    assert repr(again) == repr(result)
+
+
+def test_only_the_names_of_this_list_are_fields_of_a_result(result):
+    # A new field must be saved, too.
+    names = {field.name for field in dataclasses.fields(result)}
+    assert names == {*TREES, *NUMBERS, "algorithm", "snapshot"}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        pipla.PGD(0.1, theta_update="frozen"),
+        pipla.SOUL(0.1, num_moves=2),
+        pipla.PIPGLA(0.1, published=True, reflected=False),
+        pipla.PIPULA(0.1),
+        pipla.MetropolisAdjusted(0.1, 0.2, theta_scale=0.5),
+        pipla.algorithms.Adaptive(pipla.PIPGLA(1.0, theta_noise=False), first=0.7),
+    ],
+    ids=lambda algorithm: getattr(algorithm, "name", "") or type(algorithm).__name__,
+)
+def test_every_kind_of_algorithm_comes_back(result, algorithm, tmp_path):
+    dataclasses.replace(result, algorithm=algorithm).save(tmp_path / "run")
+    again = pipla.load(tmp_path / "run").algorithm
+    assert type(again) is type(algorithm)
+    assert eqx.tree_equal(again, algorithm)
+
+
+def test_every_algorithm_that_can_be_built_is_known_here():
+    kinds = {
+        value
+        for value in vars(pipla.algorithms).values()
+        if isinstance(value, type) and issubclass(value, pipla.algorithms.Algorithm)
+    }
+    abstract = {pipla.algorithms.Algorithm, pipla.algorithms.Langevin}
+    assert kinds - abstract == set(storage._KINDS.values())
+
+
+def test_an_optimizer_is_code_and_not_saved(result, tmp_path):
+    algorithm = pipla.PGD(0.1, theta_optimizer=optax.sgd(0.1))
+    dataclasses.replace(result, algorithm=algorithm).save(tmp_path / "run")
+    again = pipla.load(tmp_path / "run")
+    assert again.algorithm is None
+    assert repr(again).startswith("Result(theta=")
+    again.save(tmp_path / "again")
+    assert pipla.load(tmp_path / "again").algorithm is None
+
+
+class Euler(pipla.algorithms.Langevin):
+    """Somebody's own algorithm, which happens to be called as one of ours."""
+
+    secret: object = eqx.field(static=True, default=print)
+
+    def move(self, theta, particles, warm, noise, model):
+        raise NotImplementedError
+
+    def limits(self, largest, smallest):
+        raise NotImplementedError
+
+
+def test_an_algorithm_of_ones_own_is_not_mistaken_for_ours(result, tmp_path):
+    dataclasses.replace(result, algorithm=Euler(step_size=0.1)).save(tmp_path / "run")
+    assert pipla.load(tmp_path / "run").algorithm is None
+    assert json.loads((tmp_path / "run/result.json").read_text())["algorithm"]["kind"].endswith(
+        ".Euler"
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    tree=st.recursive(
+        st.sampled_from([np.float64(1.5), np.arange(3.0), np.zeros((2, 0), np.float32), None]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.lists(inner, max_size=3).map(tuple)
+            | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+        ),
+        max_leaves=8,
+    )
+)
+def test_any_nesting_of_dicts_lists_and_tuples_comes_back(tree):
+    arrays = {}
+    packed = json.loads(json.dumps(storage._pack("theta", tree, arrays)))
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    with np.load(io.BytesIO(file.getvalue()), allow_pickle=False) as stored:
+        again = storage._unpack(packed, {name: stored[name] for name in stored.files})
+    equal(jax.tree.map(np.asarray, tree), again)
+
+
+def test_keys_that_look_like_paths_or_like_each_other_do_not_mix(result, tmp_path):
+    names = ["a.b", "../../escape", "/etc/passwd", "a", "x.npy", "with space", "é", "a\0b", ""]
+    theta = {name: np.full((6,), float(i)) for i, name in enumerate(names)}
+    theta["a"] = {"b": np.full((6,), 99.0)}
+    altered = dataclasses.replace(result, theta_trace=theta)
+    altered.save(tmp_path / "deep" / "run")
+    equal(pipla.load(tmp_path / "deep" / "run").theta_trace, theta)
+    assert [path.name for path in tmp_path.iterdir()] == ["deep"]
+
+
+class Pair(collections.namedtuple("Pair", "one two")):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("theta", "words"),
+    [
+        (Pair(np.ones(6), np.ones(6)), "theta_trace is a Pair"),
+        ({"a": {1: np.ones(6)}}, r"theta_trace\.a has keys that are not strings"),
+        (collections.OrderedDict(b=np.ones(6), a=np.ones(6)), "theta_trace is a OrderedDict"),
+        ({"f": print}, r"theta_trace\.f is a builtin_function"),
+        (np.array([None] * 6), "theta_trace has dtype object"),
+        (np.array(["text"] * 6), "theta_trace has dtype <U4"),
+        (np.asarray(jnp.ones(6, jnp.bfloat16)), "theta_trace has dtype bfloat16"),
+    ],
+    ids=["namedtuple", "integer key", "ordered dict", "function", "objects", "text", "bfloat16"],
+)
+def test_what_cannot_be_saved_is_named_and_nothing_is_written(result, tmp_path, theta, words):
+    with pytest.raises(TypeError, match=words):
+        dataclasses.replace(result, theta_trace=theta).save(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_infinite_gap_comes_back(result, tmp_path):
+    dataclasses.replace(result, prox_gap=float("inf")).save(tmp_path / "run")
+    assert pipla.load(tmp_path / "run").prox_gap == float("inf")
+
+
+# No code. #
+
+
+def test_nothing_is_pickled(folder):
+    assert {path.name for path in folder.iterdir()} == {"arrays.npz", "result.json"}
+    json.loads((folder / "result.json").read_text(), parse_constant=pytest.fail)
+    with zipfile.ZipFile(folder / "arrays.npz") as archive:
+        assert archive.testzip() is None
+        for name in archive.namelist():
+            data = archive.read(name)
+            assert data.startswith(b"\x93NUMPY")
+            assert b"|O" not in data[:128]
+            with pytest.raises((pickle.UnpicklingError, EOFError, ValueError, KeyError)):
+                pickle.loads(data)
+
+
+class Bomb:
+    def __reduce__(self):
+        return pytest.fail, ("code of the file was executed",)
+
+
+def replace_array(folder, name, data):
+    """Write other bytes for one array of the archive."""
+    with zipfile.ZipFile(folder / "arrays.npz") as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    members[name] = data
+    with zipfile.ZipFile(folder / "arrays.npz", "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+
+
+def first_array(folder):
+    with zipfile.ZipFile(folder / "arrays.npz") as archive:
+        return archive.namelist()[0]
+
+
+def test_an_array_of_objects_is_refused_and_not_executed(folder):
+    file = io.BytesIO()
+    np.save(file, np.array([Bomb()], dtype=object), allow_pickle=True)
+    replace_array(folder, first_array(folder), file.getvalue())
+    with pytest.raises(DamagedResultError, match="allow_pickle=False"):
+        pipla.load(folder)
+
+
+def test_a_pickle_in_place_of_the_arrays_is_refused(folder):
+    (folder / "arrays.npz").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(DamagedResultError):
+        pipla.load(folder)
+
+
+# Damage. #
+
+
+def edit(folder, change):
+    content = json.loads((folder / "result.json").read_text())
+    change(content)
+    (folder / "result.json").write_text(json.dumps(content))
+
+
+def put(*path, value):
+    def change(folder):
+        def at(content):
+            for key in path[:-1]:
+                content = content[key]
+            content[path[-1]] = value
+
+        edit(folder, at)
+
+    return change
+
+
+def drop(name):
+    return lambda folder: edit(folder, lambda content: content.pop(name))
+
+
+def write(name, data):
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def truncate(name, share):
+    def change(folder):
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: int(share * len(data))])
+
+    return change
+
+
+def flip_a_byte(folder):
+    data = bytearray((folder / "arrays.npz").read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    (folder / "arrays.npz").write_bytes(data)
+
+
+def huge_header(folder):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }"
+    header += b" " * (117 - len(header)) + b"\n"
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    replace_array(folder, first_array(folder), data)
+
+
+def plain_npy(folder):
+    with (folder / "arrays.npz").open("wb") as file:
+        np.save(file, np.ones(3))
+
+
+DAMAGE = {
+    "arrays missing": lambda folder: (folder / "arrays.npz").unlink(),
+    "arrays empty": write("arrays.npz", b""),
+    "arrays cut in half": truncate("arrays.npz", 0.5),
+    "arrays cut near the end": truncate("arrays.npz", 0.98),
+    "arrays not a zip": write("arrays.npz", b"no zip at all"),
+    "arrays a single npy": plain_npy,
+    "an array of impossible size": huge_header,
+    "an array that is no npy": lambda folder: replace_array(folder, first_array(folder), b"junk"),
+    "a flipped byte": flip_a_byte,
+    "json empty": write("result.json", b""),
+    "json cut": truncate("result.json", 0.7),
+    "json not utf-8": write("result.json", b"\xff\xfe\x00"),
+    "json a list": write("result.json", b"[1, 2]"),
+    "json a number": write("result.json", b"3"),
+    "json nested without end": write("result.json", b"[" * 100_000),
+    "NaN in the json": put("seconds", value=float("nan")),
+    "infinity in the json": put("compile_seconds", value=float("inf")),
+    "format of the future": put("format", value=99),
+    "format missing": drop("format"),
+    "a field missing": drop("burn_in"),
+    "a tree missing": drop("theta_trace"),
+    "no snapshot": drop("snapshot"),
+    "steps as text": put("num_steps", value="six"),
+    "steps as a boolean": put("num_steps", value=True),
+    "negative steps": put("num_steps", value=-6),
+    "other number of steps": put("num_steps", value=7),
+    "message as a number": put("message", value=3),
+    "versions as text": put("versions", value="1.0"),
+    "unknown status": put("status", value="splendid"),
+    "unknown structure": put("theta_trace", value={"set": []}),
+    "two structures at once": put("theta_trace", value={"list": [], "tuple": []}),
+    "structure as text": put("particles", value="particles"),
+    "an array that is not there": put("particles", value={"array": "elsewhere"}),
+    "an array outside of the folder": put("particles", value={"array": "../../secret"}),
+    "an array that is no name": put("particles", value={"array": ["a"]}),
+    "algorithm as text": put("algorithm", value="PIPGLA"),
+    "algorithm with a negative step": put("algorithm", "step_size", value=-0.1),
+    "algorithm with an unknown choice": put("algorithm", "theta_update", value="newton"),
+    "algorithm without a kind": put("algorithm", value={"step_size": 0.1}),
+    "unknown kind of key": put("snapshot", "key_kind", value="dice"),
+    "key of the wrong shape": put("snapshot", "key_data", value={"array": "particles-0"}),
+    "moments_every as text": put("snapshot", "moments_every", value="often"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_has_one_clear_error(folder, name):
+    DAMAGE[name](folder)
+    with pytest.raises(DamagedResultError, match="the result in .*run.* is damaged"):
+        pipla.load(folder)
+    assert issubclass(DamagedResultError, ValueError)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty", "file"])
+def test_a_place_without_a_result_is_not_found(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotFoundError, match=r"no pipla result.*result\.json"):
+        pipla.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        pipla.resume(tmp_path / name, pipla.Model(nested), num_steps=1)
+
+
+def test_an_unknown_kind_of_algorithm_is_asked_for_at_resume(folder):
+    edit(folder, lambda content: content["algorithm"].update(kind="Clever"))
+    assert pipla.load(folder).algorithm is None
+    with pytest.raises(ValueError, match="algorithm is needed to resume"):
+        pipla.resume(folder, pipla.Model(nested), num_steps=1)
+
+
+# Whole or not there. #
+
+
+@pytest.mark.parametrize("what", ["savez", "write_text", "rename"])
+def test_a_failing_save_leaves_the_old_result(result, folder, monkeypatch, what):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    newer = dataclasses.replace(result, message="newer")
+
+    def fail(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        if what == "savez":
+            patch.setattr(storage.np, "savez", fail)
+        elif what == "write_text":
+            patch.setattr(storage.Path, "write_text", fail)
+        else:
+            rename = storage.Path.rename
+
+            def fragile(self, target):
+                # The new folder cannot be put in its place; the old one can be put back.
+                return fail() if (self / "result.json").read_text().count("newer") else rename(
+                    self, target
+                )
+
+            patch.setattr(storage.Path, "rename", fragile)
+        with pytest.raises(OSError, match="no space"):
+            newer.save(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+    assert newer.save(folder) == folder
+    assert pipla.load(folder).message == "newer"
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+
+
+def test_saving_again_replaces_the_result_whole(result, folder):
+    dataclasses.replace(result, saved_particles=None).save(folder)
+    assert pipla.load(folder).saved_particles is None
+
+
+def test_an_empty_folder_may_be_used_and_parents_are_made(result, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result.save(tmp_path / "empty")
+    result.save(str(tmp_path / "a" / "b" / "run"))
+    assert pipla.load(tmp_path / "empty").num_steps == 6
+    assert pipla.load(str(tmp_path / "a" / "b" / "run")).num_steps == 6
+
+
+def foreign_file(path):
+    path.write_text("thesis")
+
+
+def foreign_folder(path):
+    path.mkdir()
+    (path / "thesis.txt").write_text("thesis")
+
+
+def foreign_json(path):
+    path.mkdir()
+    (path / "result.json").write_text("{}")
+
+
+def result_with_notes(path):
+    shutil.copytree(path.parent / "run", path)
+    (path / "notes.txt").write_text("thesis")
+
+
+@pytest.mark.parametrize(
+    "make_foreign", [foreign_file, foreign_folder, foreign_json, result_with_notes]
+)
+def test_what_is_not_ours_is_not_replaced(result, folder, make_foreign):
+    target = folder.parent / "mine"
+    make_foreign(target)
+    before = sorted((p, p.read_bytes()) for p in folder.parent.rglob("*") if p.is_file())
+    with pytest.raises(FileExistsError, match="mine.*choose another"):
+        result.save(target)
+    assert sorted((p, p.read_bytes()) for p in folder.parent.rglob("*") if p.is_file()) == before
