@@ -50,7 +50,7 @@ def main(num_steps=5000, num_particles=40):
         low, high = np.quantile(late[:, 0], [0.05, 0.95])
         off_mean = np.sqrt(np.mean((result.x_mean - mean) ** 2))
         off_sd = np.sqrt(np.mean((np.sqrt(result.x_variance) - sd) ** 2))
-        print(f"{name}: root mean square error of the means {off_mean:.3f}, of the sds {off_sd:.3f}")
+        print(f"{name}: rms error of the posterior means {off_mean:.3f}, of the sds {off_sd:.3f}")
         print(f"  x[0]: exact {mean[0]:.2f} ± {sd[0]:.2f}, sampled 90 % interval ", end="")
         print(f"[{low:.2f}, {high:.2f}]")
         results[name] = result

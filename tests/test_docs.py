@@ -65,15 +65,25 @@ def page(tmp_path, monkeypatch):
 
 
 runnable = [path for path in PAGES if any(block[0] == "python" for block in blocks(path))]
+#: These use one compiled program: two workers need not both compile it.
+together = [ROOT / "docs" / "saving.md", ROOT / "docs" / "performance.md"]
 
 
-@pytest.mark.parametrize("path", runnable, ids=name_of)
+run_elsewhere = {*together, ROOT / "CONTRIBUTING.md"}
+
+
+@pytest.mark.parametrize("path", [p for p in runnable if p not in run_elsewhere], ids=name_of)
 def test_every_block_of_the_page_runs_and_prints_what_it_says(path, page):
     page(path)
 
 
+def test_every_block_runs_of_the_pages_on_saving_and_performance(page):
+    for path in together:
+        page(path)
+
+
 def contracts(folder):
-    """The tests of `test_contracts.py` in a folder that run on rows of its table, and the module."""
+    """The tests in a folder's `test_contracts.py` that run on rows of its table; the module."""
     path = ROOT / "tests" / folder / "test_contracts.py"
     spec = importlib.util.spec_from_file_location(f"{folder}_contracts", path)
     module = importlib.util.module_from_spec(spec)
@@ -82,14 +92,14 @@ def contracts(folder):
     return [test for test in tests if "row" in inspect.signature(test).parameters], module
 
 
-@pytest.mark.parametrize("name", ["dead_zone", "row_of_sum_around", "linear_l1"])
-def test_skeleton_of_a_term_keeps_every_contract(name, page):
-    row = page(ROOT / "CONTRIBUTING.md")[name]
+def test_skeletons_of_terms_keep_every_contract(page):
+    names = page(ROOT / "CONTRIBUTING.md")
     tests, module = contracts("prox")
-    meant_for = {id(module.JOINT): row.joint, id(module.CONVEX): row.convex}
-    for test in tests:
-        if meant_for.get(id(test.pytestmark[0].args[1]), True):
-            test(row)
+    for row in (names["dead_zone"], names["sum_around_row"], names["linear_l1"]):
+        meant_for = {id(module.JOINT): row.joint, id(module.CONVEX): row.convex}
+        for test in tests:
+            if meant_for.get(id(test.pytestmark[0].args[1]), True):
+                test(row)
 
 
 #: Those that one compiled program serves; the others are about the kernel, which is shared.
@@ -138,5 +148,5 @@ def test_readme_lists_every_algorithm_and_every_term():
     to_subclass = {"ClosedForm", "Fixed", "Iterative", "SoftThreshold", "Solution", "Term", "Zero"}
     calculus = {"On", "Scaled", "Sum", "Translated", "separable_sum"}
     terms = set(pipla.prox.__all__) - to_subclass - calculus
-    algorithms = {name for name in pipla.algorithms.__all__ if name.isupper()}
+    algorithms = {name for name in pipla.__all__ if name.isupper()}
     assert {name for name in terms | algorithms if f"`{name}`" not in text} == set()

@@ -34,11 +34,8 @@ def nested(theta, x, data):
     return value / 2
 
 
-THETA = {
-    "b": [jnp.asarray(0.5), (jnp.ones(2), {"deep": jnp.zeros((1, 2))})],
-    "a": jnp.asarray(-1.0),
-}
-PARTICLES = {"w": jnp.ones((4, 3)), "v": (jnp.zeros((4, 2, 2)), [jnp.ones(4)])}
+THETA = {"b": [jnp.asarray(0.5), ({"deep": jnp.zeros((1, 2))},)], "a": jnp.asarray(-1.0)}
+PARTICLES = {"w": jnp.ones((4, 3)), "v": (jnp.zeros((4, 2, 2)),)}
 
 
 def make(algorithm, **options):
@@ -78,10 +75,7 @@ def test_everything_comes_back(result, folder):
         equal(getattr(result, name), getattr(again, name))
     for name in NUMBERS:
         assert getattr(result, name) == getattr(again, name)
-    for field in dataclasses.fields(result.snapshot):
-        equal(getattr(result.snapshot, field.name), getattr(again.snapshot, field.name)) if (
-            field.name in ("leaves", "key_data")
-        ) else None
+    equal(result.snapshot.leaves, again.snapshot.leaves)
     assert again.snapshot.key() == KEY
     assert again.snapshot.moments_every == 2
     assert again.snapshot.particles_every == 3
@@ -362,7 +356,9 @@ DAMAGE = {
     "algorithm with an unknown choice": put("algorithm", "theta_update", value="newton"),
     "algorithm without a kind": put("algorithm", value={"step_size": 0.1}),
     "unknown kind of key": put("snapshot", "key_kind", value="dice"),
-    "key of the wrong shape": put("snapshot", "key_data", value={"array": "particles-0"}),
+    "key of the wrong shape": lambda folder: edit(
+        folder, lambda c: c["snapshot"].update(key_data=c["x_mean"]["dict"]["w"])
+    ),
     "moments_every as text": put("snapshot", "moments_every", value="often"),
 }
 

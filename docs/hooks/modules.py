@@ -1,8 +1,8 @@
 """How the API pages read the source: constructors of Equinox modules, and docstrings.
 
-An Equinox module gets its constructor from its fields, which a static reader does not know. Doctests
-outside of a section would be taken for quotations, "Example" for a note, and of two arguments on one
-line the second for a type.
+An Equinox module gets its constructor from its fields, which a static reader does not know.
+Doctests outside of a section would be taken for quotations, "Example" for a note, and of two
+arguments on one line the second for a type.
 """
 
 import ast
@@ -45,9 +45,7 @@ class Modules(griffe.Extension):
 def repeated(match):
     """The description once for each of its names."""
     indent, names, description = match.groups()
-    return "".join(
-        f"{indent}{name}{description.rstrip()}\n" for name in names.split(", ")
-    )
+    return "".join(f"{indent}{name}{description.rstrip()}\n" for name in names.split(", "))
 
 
 def default(field):

@@ -115,19 +115,17 @@ def single(name: str, value: Any) -> None:
 def scale_like_theta(scale: PyTree, theta: PyTree) -> None:
     """`scale` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
     try:
-        pairs = jax.tree.map(
-            lambda p, t: (np.shape(p), np.shape(t)), jax.tree.broadcast(scale, theta), theta
-        )
+        scales = jax.tree.leaves(jax.tree.broadcast(scale, theta))
     except ValueError as error:
         raise ValueError(
             "theta_scale must be a number or a pytree of numbers like theta; got the structure "
             f"{jax.tree.structure(scale)} for a theta of structure {jax.tree.structure(theta)}."
         ) from error
-    for given, wanted in jax.tree.leaves(pairs, is_leaf=lambda pair: isinstance(pair, tuple)):
-        if given not in ((), wanted):
+    for given, part in zip(scales, jax.tree.leaves(theta), strict=True):
+        if np.shape(given) not in ((), np.shape(part)):
             raise ValueError(
-                f"theta_scale must hold one number for each part of theta; got shape {given} for "
-                f"a part of shape {wanted}."
+                "theta_scale must hold one number for each part of theta; got shape "
+                f"{np.shape(given)} for a part of shape {np.shape(part)}."
             )
 
 

@@ -102,10 +102,13 @@ class Moved(Form):
     shift: PyTree
 
     def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        return jax.tree.map(jnp.add, self.form.to_x(theta, z), self.shift)
+        return self._moved(self.form.to_x(theta, z), 1)
 
     def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.form.to_z(theta, jax.tree.map(jnp.subtract, x, self.shift))
+        return self.form.to_z(theta, self._moved(x, -1))
+
+    def _moved(self, x: PyTree, sign: int) -> PyTree:
+        return jax.tree.map(lambda leaf, s: leaf + sign * jnp.asarray(s, leaf.dtype), x, self.shift)
 
     def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
         return self.form.rest(theta, z)

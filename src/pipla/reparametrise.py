@@ -60,6 +60,11 @@ def _(term: prox.UniformLogBox) -> tuple[Form, Term]:
 
 @noncentred_term.register
 def _(term: prox.Strength) -> tuple[Form, Term]:
+    if not isinstance(term.regulariser, prox.SoftThreshold | prox.TotalVariation):
+        raise TypeError(
+            f"nonsmooth: the strength of {type(term.regulariser).__name__} has no non-centred form "
+            "that is known, because it is not known to be homogeneous, R(c x) = |c| R(x)."
+        )
     degrees = term.degrees if term.normalised else jnp.zeros(())
     return Stretch(term.rate, degrees), term.regulariser
 

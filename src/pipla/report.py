@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import html
 import io
 from collections.abc import Sequence
@@ -65,6 +66,10 @@ class Picture:
 
     def png(self) -> bytes:
         """The figure as PNG."""
+        return self._drawn
+
+    @functools.cached_property
+    def _drawn(self) -> bytes:  # once, for the file and for the page
         buffer = io.BytesIO()
         self.figure.savefig(buffer, format="png", dpi=144, bbox_inches="tight", facecolor="white")
         return buffer.getvalue()

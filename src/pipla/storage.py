@@ -110,7 +110,10 @@ def load(path: str | Path) -> Result:
             raise DamagedResultError(
                 f"it has format {content['format']!r}, and this version of pipla reads {FORMAT}."
             )
-        with np.load(folder / "arrays.npz", allow_pickle=False) as file:
+        with (
+            (folder / "arrays.npz").open("rb") as raw,  # NumPy leaves it open when damaged
+            np.load(raw, allow_pickle=False) as file,
+        ):
             arrays = {name: file[name] for name in file.files}
         snapshot = content["snapshot"]
         result = Result(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pipla.experiments import find, load, names
+from pipla.experiments import find, load
 from pipla.experiments.comparison import add_comparison, best_published, verdict
 from pipla.experiments.page import rebuild, write_report
 from pipla.experiments.results import Results
@@ -32,8 +32,8 @@ def test_the_page_is_rebuilt_from_the_files(finished, tmp_path):
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
-def invented(name):
-    """Rows and series of every entry of an experiment, out of thin air."""
+def invented(name, most=6):
+    """Rows and series of some entries of an experiment, out of thin air."""
     experiment, rng = find(name), np.random.default_rng(0)
     settings = {
         "replicates": 4,
@@ -47,7 +47,8 @@ def invented(name):
     reference = {"theta": -4.6, "stderr": 0.01, "method": "invented", "seconds": 1.0}
     results = Results(name, "quick", settings, 0, {"pipla": "0"}, reference)
     steps = np.arange(1, 101)
-    for entry in experiment.entries:
+    every = -(-len(experiment.entries) // most)
+    for entry in experiment.entries[::every]:
         algorithm = entry.make() if entry.make else None
         numbers = {
             "step_size": float(getattr(algorithm, "step_size", None) or 0.1),
@@ -75,7 +76,7 @@ def invented(name):
     return results
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", ["logistic-laplace", "rate", "traces", "ablation"])
 @pytest.mark.parametrize("part", ["all", "one row", "no rows", "rows without a finite run"])
 def test_every_experiment_has_a_page_however_far_it_got(name, part, tmp_path):
     results = invented(name)

@@ -42,10 +42,8 @@ def test_laplace_location_sweeps(seed, sweeps):
     theta, x, lam = setting(seed)
     u0, u = theta, x
     for _ in range(sweeps):
-        u0, u = (
-            theta + lam * sum(np.sign(u[i] - u0) for i in range(8)),
-            np.array([x[i] - lam * np.sign(u[i] - u0) for i in range(8)]),
-        )
+        u = np.array([x[i] - lam * np.sign(u[i] - u0) for i in range(8)])
+        u0 = theta + lam * sum(np.sign(u[i] - u0) for i in range(8))
     term = prox.LaplaceLocation(approximation="iterative", sweeps=sweeps)
     check(term, theta, x, lam, (u0, u))
 

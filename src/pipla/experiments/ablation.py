@@ -11,7 +11,7 @@ from pipla.experiments.base import Entry, Experiment, Preset, Prox, Variant
 from pipla.experiments.logistic import LAPLACE_STARTS
 from pipla.problems import logistic
 
-GRID = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5)
+GRID = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 PROXES: tuple[tuple[Prox, Variant], ...] = (("approximate", "published"), ("exact", "corrected"))
 STEPS: dict[str, tuple[Any, float]] = {
     "MYPGD": (MYPGD, 0.05),
@@ -42,7 +42,7 @@ ABLATION: Experiment = Experiment(
     data_file="logistic_laplace.npz",
     entries=ENTRIES,
     presets={
-        "quick": Preset(10, 4000, 1000, reference_replicates=4),
+        "quick": Preset(10, 3000, 1000, reference_replicates=4, reference_steps=4000),
         "paper": Preset(100),
         "tiny": Preset(4, 60, 20, 10, reference_replicates=2, reference_steps=60),
     },

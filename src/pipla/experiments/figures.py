@@ -29,6 +29,12 @@ def traces_figures(results: Results) -> dict[str, Picture]:
     return {"traces": _traces(results, results.rows, "Theta from seven starting points")}
 
 
+def _legend(axis: Any, **options: Any) -> None:
+    """A legend, where there is something to name."""
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=8, frameon=False, **options)
+
+
 def _distance(results: Results) -> Picture:
     figure, axes = new_figure(2, width=10.5, height=4.0)
     best = best_published(results)
@@ -62,7 +68,7 @@ def _distance(results: Results) -> Picture:
             ylabel="RMS distance to the reference",
             title=title,
         )
-        axis.legend(fontsize=8, frameon=False, loc="lower left")
+        _legend(axis, loc="lower left")
     return Picture(
         figure,
         "RMS over replicates of theta's distance to the reference maximiser, against the cost. "
@@ -135,6 +141,7 @@ def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Pictu
         axis.set_ylim(low - margin, high + margin)
         axis.set_title(f"{row['label']}\n{row['variant']}", fontsize=8)
         axis.set(xscale="log")
+        axis.minorticks_off()  # twenty small axes: minor ticks take most of the drawing time
         axis.tick_params(labelsize=7)
     figure.supxlabel("step", fontsize=9)
     figure.supylabel("theta", fontsize=9)
@@ -156,7 +163,7 @@ def rate_figures(results: Results) -> dict[str, Picture]:
     if colours:
         axis.plot(n, 2.5 * v[0] * n[0] / n, color="black", ls=":", label="slope -1")
     axis.set(xscale="log", yscale="log", xlabel="particles N", ylabel="variance of theta")
-    axis.legend(fontsize=8, frameon=False)
+    _legend(axis)
     evolution, axes = new_figure(max(len(colours), 1), width=10.5, height=3.8)
     for axis, name in zip(axes, colours, strict=False):
         rows = [r for r in results.rows if r["algorithm"] == name]
@@ -165,7 +172,7 @@ def rate_figures(results: Results) -> dict[str, Picture]:
             if x is not None and y is not None:
                 axis.plot(x, y, color=colours[name], alpha=shade, lw=1.2, label=row["detail"])
         axis.set(title=name, xlabel="step", ylabel="NMSE, %", xscale="log", yscale="log")
-        axis.legend(fontsize=8, frameon=False)
+        _legend(axis)
     return {
         "rate": Picture(
             figure,
@@ -199,7 +206,7 @@ def ablation_figures(results: Results) -> dict[str, Picture]:
         step = next(row["step_size"] for row in results.rows if row["algorithm"] == name)
         axis.set(title=f"{name}, step {step:g}", xscale="log", yscale="log")
         axis.set(xlabel="smoothing lam", ylabel="NMSE of the last iterate, %")
-        axis.legend(fontsize=8, frameon=False)
+        _legend(axis)
     return {
         "ablation": Picture(
             figure,

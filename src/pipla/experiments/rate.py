@@ -32,7 +32,7 @@ RATE: Experiment = Experiment(
     data_file="logistic_laplace.npz",
     entries=ENTRIES,
     presets={
-        "quick": Preset(60, 3500, 1500, batch=60, reference_replicates=4),
+        "quick": Preset(60, 3000, 1500, batch=60, reference_replicates=4, reference_steps=4000),
         "paper": Preset(100, 5000, 2500),
         "tiny": Preset(4, 60, 20, 10, reference_replicates=2, reference_steps=60),
     },

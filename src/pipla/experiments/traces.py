@@ -33,7 +33,7 @@ TRACES: Experiment = Experiment(
     data_file="logistic_laplace.npz",
     entries=ENTRIES,
     presets={
-        "quick": Preset(7, reference_replicates=4),
+        "quick": Preset(7, reference_replicates=4, reference_steps=4000),
         "paper": Preset(7),
         "tiny": Preset(7, 60, 20, 10, reference_replicates=2, reference_steps=60),
     },

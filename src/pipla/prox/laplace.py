@@ -29,11 +29,12 @@ class LaplaceLocation(ClosedForm):
       $u_i = \theta + \operatorname{soft}(x_i - \theta, \lambda_x/b)$, then
       $u_0 = \theta + (\lambda_\theta/b) \sum_i \operatorname{sign}(u_i - \theta)$.
     * `"iterative"`: `sweeps` fixed-point sweeps of the optimality conditions from $(\theta, x)$,
-      $u_0 \leftarrow \theta + (\lambda_\theta/b) \sum_i \operatorname{sign}(u_i - u_0)$ and
-      $u_i \leftarrow x_i - (\lambda_x/b) \operatorname{sign}(u_i - u_0)$, assuming no tie
-      ($D = \emptyset$). Both right-hand sides use the previous sweep (Jacobi), as the paper writes
-      the system; the sign of its $u_0$ equation is corrected (E8). The sweeps need not converge:
-      one step of $\lambda_\theta d / b$ in $u_0$ can flip every sign.
+      $u_i \leftarrow x_i - (\lambda_x/b) \operatorname{sign}(u_i - u_0)$ and then, with the new
+      $u$ and the old $u_0$ on the right,
+      $u_0 \leftarrow \theta + (\lambda_\theta/b) \sum_i \operatorname{sign}(u_i - u_0)$, assuming
+      no tie ($D = \emptyset$). The sign of the paper's $u_0$ equation is corrected (E8). Of the
+      possible orders only this one reproduces the published tables (PIPULA: 19 %). The sweeps
+      need not converge: one step of $\lambda_\theta d / b$ in $u_0$ can flip every sign.
 
     >>> theta, x = LaplaceLocation().prox(0.0, jnp.array([-1.0, 3.0, 5.0]), 0.1, 0.5)
     >>> print(f"{theta:.3f}, {x[0]:.3f}, {x[1]:.3f}, {x[2]:.3f}")
@@ -95,7 +96,8 @@ def _iterated(
     theta: Array, x: Array, ratio: Array, width: Array, sweeps: int
 ) -> tuple[Array, Array]:
     def sweep(_: int, point: tuple[Array, Array]) -> tuple[Array, Array]:
-        signs = jnp.sign(point[1] - point[0])
-        return theta + ratio * width * jnp.sum(signs), x - width * signs
+        level, moved = point
+        moved = x - width * jnp.sign(moved - level)
+        return theta + ratio * width * jnp.sum(jnp.sign(moved - level)), moved
 
     return jax.lax.fori_loop(0, sweeps, sweep, (theta, x))
