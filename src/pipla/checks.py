@@ -112,14 +112,22 @@ def single(name: str, value: Any) -> None:
         )
 
 
-def scale_like_theta(scale: PyTree, theta: PyTree) -> None:
-    """`scale` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
+def scale(name: str, value: PyTree) -> None:
+    """`value` is `"auto"`, or a positive number or a pytree of them."""
+    if isinstance(value, str):
+        choice(name, value, ("auto",))
+    else:
+        jax.tree.map(lambda leaf: positive(name, leaf), value)
+
+
+def scale_like_theta(value: PyTree, theta: PyTree) -> None:
+    """`value` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
     try:
-        scales = jax.tree.leaves(jax.tree.broadcast(scale, theta))
+        scales = jax.tree.leaves(jax.tree.broadcast(value, theta))
     except ValueError as error:
         raise ValueError(
             "theta_scale must be a number or a pytree of numbers like theta; got the structure "
-            f"{jax.tree.structure(scale)} for a theta of structure {jax.tree.structure(theta)}."
+            f"{jax.tree.structure(value)} for a theta of structure {jax.tree.structure(theta)}."
         ) from error
     for given, part in zip(scales, jax.tree.leaves(theta), strict=True):
         if np.shape(given) not in ((), np.shape(part)):

@@ -157,7 +157,8 @@ def _sort_key(value: Any) -> str:
 
 _STYLE = """
 :root{color-scheme:light}
-body{font:16px/1.55 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#1c2430}
+body{font:16px/1.55 system-ui,sans-serif;color:#1c2430;
+  max-width:62rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.15rem;margin-top:2.2rem}
 .lead{color:#4a5568;margin-top:0}.wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
@@ -165,7 +166,8 @@ caption{text-align:left;color:#4a5568;padding-bottom:.4rem}
 th,td{padding:.35rem .7rem;border-bottom:1px solid #e2e8f0;text-align:left;white-space:nowrap}
 th{cursor:pointer;border-bottom:2px solid #94a3b8}
 td.flag{background:#fef3c7;color:#92400e}
-th:hover,th:focus{background:#f1f5f9}th[data-dir=up]::after{content:" ▲"}th[data-dir=down]::after{content:" ▼"}
+th:hover,th:focus{background:#f1f5f9}
+th[data-dir=up]::after{content:" ▲"}th[data-dir=down]::after{content:" ▼"}
 figure{margin:1.2rem 0}img{max-width:100%}figcaption{font-size:.88rem;color:#4a5568}
 pre{background:#f1f5f9;padding:.7rem;overflow-x:auto;font-size:.85rem}
 """

@@ -37,9 +37,15 @@ class Suggestion(NamedTuple):
 
 
 def suggest(
-    model: Model, theta: PyTree, particles: PyTree, theta_scale: PyTree = "auto"
+    model: Model,
+    theta: PyTree,
+    particles: PyTree,
+    theta_scale: PyTree = "auto",
+    smoothing: float | None = None,
 ) -> Suggestion:
     r"""Default `step_size`, `smoothing` and `theta_scale` for a model, from this start.
+
+    A `theta_scale` or `smoothing` that is given is kept, and the step size suits it.
 
     Example:
         >>> import jax.numpy as jnp, pipla
@@ -54,19 +60,23 @@ def suggest(
     largest = float(curvature.largest)
     # A flat g1 sets no scale of its own: fall back on unit curvature.
     stiffness = largest if largest > 0 else 1.0
-    smoothing = 1 / stiffness
-    step_size = 0.98 / (stiffness + 1 / smoothing)
+    convexity = max(float(curvature.smallest), 0.0)
+    chosen = 1 / stiffness if smoothing is None else smoothing
+    step_size = 0.98 / (stiffness + 1 / chosen + convexity)
     reasons = {
         "smoothing": f"1/L with L = {stiffness:.4g}: the envelope is then as stiff as g1 and "
-        "halves the largest step, no more (Durmus, Moulines and Pereyra 2018)",
-        "step_size": "0.98/(L + 1/smoothing), inside the conditions of every theorem "
-        "(PAPER section 5): MYIPLA, MYPGD < 1/(L + 1/smoothing), PIPGLA <= 1/L",
+        "halves the largest step, no more (Durmus, Moulines and Pereyra 2018)"
+        if smoothing is None
+        else "as given",
+        "step_size": f"0.98/(L + 1/smoothing + mu) with L = {stiffness:.4g}, mu = {convexity:.4g}, "
+        "inside the conditions of every theorem (PAPER section 5): MYPGD <= 1/(L + 1/smoothing + "
+        "mu), MYIPLA < 1/(L + 1/smoothing), PIPGLA <= 1/L",
         "theta_scale": "theta at the pace of x: 1/d of the block it is coupled to by the term, or "
         "the ratio of stiffnesses L_x/L_theta where it sits in the smooth part"
         if isinstance(theta_scale, str)
         else "as given",
     }
-    return Suggestion(step_size, smoothing, scale, curvature, reasons)
+    return Suggestion(step_size, chosen, scale, curvature, reasons)
 
 
 def complete(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree) -> Algorithm:
@@ -74,7 +84,14 @@ def complete(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTre
     missing = algorithm.missing()
     if not missing:
         return algorithm
-    numbers = suggest(model, theta, particles, getattr(algorithm, "theta_scale", 1.0))
+    given = getattr(algorithm, "smoothing", None)
+    numbers = suggest(
+        model,
+        theta,
+        particles,
+        getattr(algorithm, "theta_scale", 1.0),
+        None if given is None else float(given),
+    )
     values = {name: getattr(numbers, name) for name in missing}
     return eqx.tree_at(
         lambda a: [getattr(a, name) for name in missing],

@@ -63,6 +63,7 @@ def invented(name, most=6):
             "bias": 0.1,
             "finite": 1.0,
             "replicates": 4,
+            "num_steps": 100,
         }
         names_ = {n: getattr(entry, n) for n in ("algorithm", "prox", "variant", "id", "detail")}
         paper = {"paper": dict(entry.paper), "note": entry.note, "label": entry.label}

@@ -172,19 +172,18 @@ def tv(weight, isotropic=False):
 
 
 tight = {"tolerance": 1e-11, "max_iterations": 20000}
-small = {"sizes": (1, 4, 12)}
+small = {"sizes": (1, 12)}
 
 ROWS = [
     Row("laplace_location", prox.LaplaceLocation(), laplace_location(1.0), vector, True, True, standard),
     Row("laplace_location_wide", prox.LaplaceLocation(scale=3.0), laplace_location(3.0), matrix, True, True, standard, sizes=(30,)),
     Row("gaussian_location", prox.GaussianLocation(0.7), gaussian_location(0.7), vector, True, True, standard),
     Row("laplace_scale", prox.LaplaceScale(), strength(lambda x: np.abs(x.ravel()), -2.0, True), vector, False, True, standard),
-    Row("nuclear_strength", prox.NuclearStrength(), strength(singular_values, 1.0, False), matrix, False, True, standard),
-    Row("nuclear_strength_normalised", prox.NuclearStrength(normalised=True), strength(singular_values, 1.0, True), matrix, False, True, standard, sizes=(30,)),
-    Row("group_strength", prox.Strength(prox.GroupLasso(0.5), rate=-0.7), strength(lambda x: np.linalg.norm(x, axis=-1), -0.7, True, 0.5), matrix, False, True, standard),
+    Row("nuclear_strength", prox.NuclearStrength(), strength(singular_values, 1.0, False), matrix, False, True, standard, sizes=(1, 30)),
+    Row("group_strength", prox.Strength(prox.GroupLasso(0.5), rate=-0.7), strength(lambda x: np.linalg.norm(x, axis=-1), -0.7, True, 0.5), matrix, False, True, standard, sizes=(1, 30)),
     Row("gaussian_precision", prox.Strength(prox.SquaredL2(), degrees=15, tolerance=1e-13), precision(15), vector, False, True, standard, sizes=(30,), limit=lambda theta, x: 0.02),
     Row("uniform_box", prox.UniformBox(), uniform_box(), vector, False, True, lambda rng: 10 ** rng.uniform(-1, 1), limit=lambda theta, x: theta**2 / (4.1 * x.size)),
-    Row("uniform_log_box", prox.UniformLogBox(), uniform_log_box(), vector, False, True, standard),
+    Row("uniform_log_box", prox.UniformLogBox(), uniform_log_box(), vector, False, True, standard, sizes=(1, 30)),
     Row("l1", prox.L1(0.3), separable(lambda u: 0.3 * np.abs(u), 0.0), vector, True, sizes=(1, 12)),
     Row("squared_l2", prox.SquaredL2(2.0), separable(lambda u: u**2), vector, True, sizes=(1, 12)),
     Row("elastic_net", prox.ElasticNet(0.5, 0.25), separable(lambda u: 0.5 * np.abs(u) + 0.125 * u**2, 0.0), vector, True, sizes=(1, 12)),
@@ -196,7 +195,7 @@ ROWS = [
     Row("simplex", prox.Simplex(2.0), simplex(2.0), vector, True),
     Row("tv_signal", prox.TotalVariation(0.4, **tight), tv(0.4), vector, True, **small),
     Row("tv_image", prox.TotalVariation(0.4, **tight), tv(0.4), matrix, True, **small),
-    Row("tv_isotropic", prox.TotalVariation(0.4, isotropic=True, **tight), tv(0.4, True), matrix, True, accuracy=1e-7, sizes=(1, 4, 9)),
+    Row("tv_isotropic", prox.TotalVariation(0.4, isotropic=True, **tight), tv(0.4, True), matrix, True, accuracy=1e-7, sizes=(1, 9)),
     Row("zero", prox.Zero(), alone(lambda x, lam: 0.0), vector, True, sizes=(3,)),
     Row("scaled", 3.0 * prox.LaplaceLocation(), laplace_location(1 / 3), vector, True, True, standard, sizes=(3,)),
     Row("translated", prox.L1(0.3).translate(0.5), separable(lambda u: 0.3 * np.abs(u - 0.5), 0.5), vector, True, sizes=(3,)),

@@ -14,6 +14,7 @@ from pipla import prox
 from pipla.prox.base import Iterative, Solution
 
 solve = jax.jit(lambda term, *at: term.prox(*at))
+value_of = jax.jit(lambda term, *at: term.value(*at))
 
 
 def equation(u0, theta, amplitudes, lam_theta, lam_x, rate, degrees):
@@ -144,6 +145,14 @@ def test_a_weight_is_a_shift_of_theta():
     np.testing.assert_allclose(heavy[1], plain[1], atol=1e-12)
 
 
+def test_a_normalised_nuclear_strength_is_that_of_the_singular_values():
+    values = np.array([2.0, 1.0, 0.2])
+    nuclear = solve(prox.NuclearStrength(normalised=True), 0.3, jnp.diag(values), 0.02, 0.1)
+    plain = solve(prox.Strength(prox.L1(), degrees=9), 0.3, jnp.asarray(values), 0.02, 0.1)
+    assert float(nuclear[0]) == pytest.approx(float(plain[0]), abs=1e-12)
+    np.testing.assert_allclose(np.diag(nuclear[1]), plain[1], atol=1e-12)
+
+
 def test_degrees_replace_the_number_of_elements():
     x = jnp.asarray(np.random.default_rng(0).laplace(size=12))
     term = prox.Strength(prox.L1(), degrees=7)
@@ -211,7 +220,7 @@ def test_total_variation_strength_value_is_of_the_same_kind_as_its_prox():
     for isotropic in (False, True):
         term = prox.TVStrength(isotropic=isotropic)
         expected = np.exp(0.3) * total_variation(x, None, isotropic) - 12 * 0.3
-        assert float(term.value(0.3, jnp.asarray(x))) == pytest.approx(expected)
+        assert float(value_of(term, 0.3, jnp.asarray(x))) == pytest.approx(expected)
         alone = prox.TotalVariation(np.exp(0.3), isotropic=isotropic)
         np.testing.assert_allclose(
             solve(term, 0.3, jnp.asarray(x), 0.0, 0.5)[1],

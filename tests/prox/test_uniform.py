@@ -36,7 +36,7 @@ def test_largest_stationary_point_or_the_smallest_slope(theta, x, log_lt, log_lx
     assert np.all(slope(above, *args) >= -1e-9 * scale)  # no stationary point is larger
     here = slope(np.array([u0]), *args)[0]
     if here > 1e-7 * scale:
-        everywhere = np.concatenate([np.geomspace(1e-6, top, 20000), np.abs(x[x != 0])])
+        everywhere = np.concatenate([np.geomspace(1e-6, top, 20000), np.abs(x[np.abs(x) > 1e-6])])
         assert np.all(slope(everywhere, *args) >= here - 1e-7 * scale)
     else:
         assert here >= -1e-7 * scale

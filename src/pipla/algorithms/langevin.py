@@ -10,19 +10,22 @@ the particle block, too: there $\gamma$ and $\lambda$ become $\gamma M$ and $\la
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import checks
 from pipla.algorithms.base import Algorithm, Info, State
 from pipla.algorithms.noise import cloud_normals, normals_like
+from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
 from pipla.model import Gradients, Model, num_particles
 from pipla.prox.base import Solution
+
+if TYPE_CHECKING:
+    from optax import GradientTransformation
 
 ThetaUpdate = Literal["prox", "gradient", "frozen"]
 
@@ -82,7 +85,7 @@ class Langevin(Algorithm):
     theta_scale: PyTree = eqx.field(converter=_scale, default=1.0, kw_only=True)
     theta_update: ThetaUpdate = eqx.field(static=True, default="prox", kw_only=True)
     theta_noise: bool = eqx.field(static=True, default=True, kw_only=True)
-    theta_optimizer: optax.GradientTransformation | None = eqx.field(default=None, kw_only=True)
+    theta_optimizer: GradientTransformation | None = eqx.field(default=None, kw_only=True)
     num_moves: int = eqx.field(static=True, default=1, kw_only=True)
     antithetic: bool = eqx.field(static=True, default=False, kw_only=True)
     published: bool = eqx.field(static=True, default=False, kw_only=True)
@@ -92,20 +95,13 @@ class Langevin(Algorithm):
         checks.positive("step_size", self.step_size)
         checks.choice("theta_update", self.theta_update, ("prox", "gradient", "frozen"))
         checks.whole("num_moves", self.num_moves, least=1)
-        if isinstance(self.theta_scale, str):
-            checks.choice("theta_scale", self.theta_scale, ("auto",))
-        else:
-            jax.tree.map(lambda leaf: checks.positive("theta_scale", leaf), self.theta_scale)
+        checks.scale("theta_scale", self.theta_scale)
         if self.theta_noise and self.num_moves > 1:
             raise ValueError(
                 "theta_noise=True needs num_moves=1: averaging the displacement over several "
                 "moves would average the noise away."
             )
-        if not isinstance(self.theta_optimizer, optax.GradientTransformation | None):
-            raise TypeError(
-                "theta_optimizer must be an optax transformation such as `optax.adam(0.01)`, got "
-                f"{type(self.theta_optimizer).__name__}."
-            )
+        check_optimizer(self.theta_optimizer)
         if self.theta_optimizer is not None and (self.theta_noise or self.theta_update == "frozen"):
             raise ValueError(
                 "theta_optimizer drives a theta without noise: use MYPGD, PGD, PPGD or SOUL, or "
@@ -119,7 +115,7 @@ class Langevin(Algorithm):
         """Where theta (mean over the cloud) and the particles go from here."""
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
-        optimizer = None if self.theta_optimizer is None else self.theta_optimizer.init(theta)
+        optimizer = first_state(self.theta_optimizer, theta)
         return State(theta, particles, model.warm_start(theta, particles), optimizer)
 
     def step(self, key: Key[Array, ""], state: State, model: Model) -> tuple[State, Info]:
@@ -245,5 +241,4 @@ class Langevin(Algorithm):
         if self.theta_optimizer is None:
             return target, None
         slope = jax.tree.map(lambda t, new: (t - new) / self._gamma, state.theta, target)
-        updates, optimizer = self.theta_optimizer.update(slope, state.optimizer, state.theta)
-        return optax.apply_updates(state.theta, updates), optimizer
+        return optimizer_step(self.theta_optimizer, slope, state.optimizer, state.theta)

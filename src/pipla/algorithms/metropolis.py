@@ -2,19 +2,22 @@ r"""Particles that are accepted or rejected on the true potential: no bias, at t
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import checks
 from pipla.algorithms.base import Algorithm, Info, Limits
 from pipla.algorithms.langevin import number
 from pipla.algorithms.noise import normals_like
+from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
 from pipla.model import Model
+
+if TYPE_CHECKING:
+    from optax import GradientTransformation
 
 #: The acceptance rate at which Metropolis-adjusted Langevin is most efficient.
 TARGET_ACCEPTANCE = 0.574
@@ -76,15 +79,17 @@ class MetropolisAdjusted(Algorithm):
     )
     decay_after: Array = eqx.field(converter=number, default=1000.0, kw_only=True)
     decay_power: Array = eqx.field(converter=number, default=0.7, kw_only=True)
-    theta_optimizer: optax.GradientTransformation | None = eqx.field(default=None, kw_only=True)
+    theta_optimizer: GradientTransformation | None = eqx.field(default=None, kw_only=True)
     name: str = eqx.field(static=True, default="MetropolisAdjusted", kw_only=True)
 
     def __check_init__(self) -> None:
         for name in ("step_size", "smoothing", "decay_after", "decay_power"):
             checks.positive(name, getattr(self, name))
+        checks.scale("theta_scale", self.theta_scale)
+        check_optimizer(self.theta_optimizer)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> MetropolisState:  # type: ignore[override]
-        optimizer = None if self.theta_optimizer is None else self.theta_optimizer.init(theta)
+        optimizer = first_state(self.theta_optimizer, theta)
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(particles)))
         return MetropolisState(theta, particles, optimizer, zero, zero)
 
@@ -159,8 +164,7 @@ class MetropolisAdjusted(Algorithm):
 
     def _theta_after(self, state: MetropolisState, slope: PyTree) -> tuple[PyTree, PyTree]:
         if self.theta_optimizer is not None:
-            updates, optimizer = self.theta_optimizer.update(slope, state.optimizer, state.theta)
-            return optax.apply_updates(state.theta, updates), optimizer
+            return optimizer_step(self.theta_optimizer, slope, state.optimizer, state.theta)
         assert self.step_size is not None
         gain = self.step_size * (1 + state.steps / self.decay_after) ** -self.decay_power
         scales = jax.tree.broadcast(self.theta_scale, state.theta)

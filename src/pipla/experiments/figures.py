@@ -140,7 +140,9 @@ def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Pictu
         axis.axhline(target, color="black", lw=1, ls="--")
         axis.set_ylim(low - margin, high + margin)
         axis.set_title(f"{row['label']}\n{row['variant']}", fontsize=8)
-        axis.set(xscale="log")
+        axis.set(xscale="log", xlim=(1, row["num_steps"]))
+        if not len(curves[row["id"]]):
+            axis.text(0.5, 0.3, "no run stayed finite", ha="center", transform=axis.transAxes)
         axis.minorticks_off()  # twenty small axes: minor ticks take most of the drawing time
         axis.tick_params(labelsize=7)
     figure.supxlabel("step", fontsize=9)
