@@ -353,6 +353,64 @@ def test_theta_scale_may_differ_between_the_parts_of_theta():
     np.testing.assert_allclose(after["b"], -0.3 - drift + GAM / LAM * pull.mean(), rtol=1e-12)
 
 
+M = 0.6
+METRIC = pipla.Model(
+    smooth,
+    pipla.prox.LaplaceLocation(scale=SCALE),
+    data=Y,
+    metric=lambda theta, x: jnp.asarray(M, x.dtype),
+)
+
+
+def test_a_metric_of_the_particles_scales_step_noise_and_smoothing():
+    xi0, xi = normals()
+    noise = np.sqrt(2 * GAM * M) * xi
+    theta, particles, _ = step(pipla.MYIPLA(GAM, LAM, theta_scale=P), METRIC)
+    u0, u = prox(THETA, X, LAM * P, LAM * M)
+    expected = X - GAM * M * g1_x(THETA, X) - (GAM / LAM) * (X - u) + noise
+    np.testing.assert_allclose(particles, expected, rtol=1e-12)
+    drift = GAM * P * g1_theta(THETA, X).mean() + (GAM / LAM) * (THETA - u0).mean()
+    np.testing.assert_allclose(theta, THETA - drift + np.sqrt(2 * GAM * P / N) * xi0, rtol=1e-12)
+
+    quiet = {"theta_noise": False, "theta_scale": P}
+    theta, particles, _ = step(pipla.PIPGLA(GAM, **quiet), METRIC)
+    half = THETA - GAM * P * g1_theta(THETA, X).mean()
+    u0, u = prox(half, X - GAM * M * g1_x(THETA, X) + noise, GAM * P, GAM * M)
+    np.testing.assert_allclose(theta, u0.mean(), rtol=1e-12)
+    np.testing.assert_allclose(particles, u, rtol=1e-12)
+
+    theta, particles, _ = step(pipla.PPGD(GAM, theta_scale=P), METRIC)
+    u0, u = prox(half, X - GAM * M * g1_x(THETA, X), GAM * P, GAM * M)
+    np.testing.assert_allclose(theta, u0.mean(), rtol=1e-12)
+    np.testing.assert_allclose(particles, u + noise, rtol=1e-12)
+
+
+def test_a_reflected_step_goes_as_far_beyond_the_proximal_point():
+    algorithm = pipla.PIPGLA(GAM, reflected=True, theta_update="gradient", theta_noise=False)
+    theta, particles, _ = step(algorithm)
+    slope = (g1_theta(THETA, X) + g2_theta(THETA, X)).mean()
+    new = THETA - GAM * slope
+    half_x = X - GAM * g1_x(THETA, X) + np.sqrt(2 * GAM) * normals()[1]
+    u = prox(new, half_x, 0.0, GAM / 2)[1]
+    np.testing.assert_allclose(theta, new, rtol=1e-12)
+    np.testing.assert_allclose(particles, 2 * u - half_x, rtol=1e-12)
+
+
+def test_reflection_and_a_joint_prox_do_not_go_together():
+    with pytest.raises(ValueError, match=r"reflected=True.*theta_update='gradient'"):
+        step(pipla.PIPGLA(GAM, reflected=True))
+
+
+def test_a_reflected_particle_never_leaves_a_constraint():
+    box = pipla.Model(without_theta, pipla.prox.Box(-0.1, 0.1), data=Y)
+    start = np.clip(X, -0.1, 0.1)
+    _, particles, _ = step(pipla.PIPGLA(5.0, reflected=True), box, particles=start)
+    assert np.all(np.abs(particles) <= 0.1)
+    _, near, _ = step(pipla.PIPGLA(1e-4, reflected=True), box, particles=start)
+    inside = np.abs(near) < 0.1
+    assert inside.mean() > 0.9  # mirrored, not piled up on the border
+
+
 def test_info_reports_the_mean_theta_slope_and_each_particle_slope():
     _, _, info = step(pipla.PIPGLA(GAM))
     np.testing.assert_allclose(info.theta_gradient, g1_theta(THETA, X).mean(), rtol=1e-12)

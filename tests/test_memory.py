@@ -9,9 +9,9 @@ SCRIPT = """
 import resource, sys
 import jax, jax.numpy as jnp, pipla
 
-# Keeping every cloud would take 500 MB here, twice what all the rest takes.
-problem = pipla.problems.logistic(dimension=50, observations=50)
-cloud = problem.cloud(jax.random.key(0), 50)
+# Keeping every cloud would take 180 MB here, far more than a fifth of all the rest.
+problem = pipla.problems.logistic(dimension=30, observations=30)
+cloud = problem.cloud(jax.random.key(0), 30)
 result = pipla.run(
     problem.model, pipla.PIPGLA(0.01), theta=problem.theta, particles=cloud,
     num_steps=int(sys.argv[1]), key=jax.random.key(1), check=False,

@@ -158,12 +158,12 @@ def _sort_key(value: Any) -> str:
 _STYLE = """
 :root{color-scheme:light}
 body{font:16px/1.55 system-ui,sans-serif;color:#1c2430;
-  max-width:62rem;margin:2rem auto;padding:0 1rem}
+  max-width:66rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.15rem;margin-top:2.2rem}
 .lead{color:#4a5568;margin-top:0}.wide{overflow-x:auto}
-table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
+table{border-collapse:collapse;font-size:.84rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:#4a5568;padding-bottom:.4rem}
-th,td{padding:.35rem .7rem;border-bottom:1px solid #e2e8f0;text-align:left;white-space:nowrap}
+th,td{padding:.3rem .5rem;border-bottom:1px solid #e2e8f0;text-align:left;white-space:nowrap}
 th{cursor:pointer;border-bottom:2px solid #94a3b8}
 td.flag{background:#fef3c7;color:#92400e}
 th:hover,th:focus{background:#f1f5f9}

@@ -4,12 +4,12 @@ import pytest
 
 from pipla.experiments import run
 
-CHOSEN = ("PIPGLA", "recommended")
+CHOSEN = ("PPGD", "recommended")
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """The folder of a tiny run of `toy`, with four rows."""
+    """The folder of a tiny run of `toy`, with three rows."""
     folder = tmp_path_factory.mktemp("experiment") / "toy"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PIPLA_DATA", raising=False)

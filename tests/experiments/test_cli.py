@@ -67,11 +67,11 @@ def test_list_shows_every_experiment():
 
 def test_run_goes_on_with_a_finished_folder_and_prints_its_table(finished):
     result = call(
-        "experiment", "run", "toy", "--preset", "tiny", "--algorithms", "pipgla", "--out", finished
+        "experiment", "run", "toy", "--preset", "tiny", "--algorithms", "ppgd", "--out", finished
     )
     assert result.exit_code == 0, result.output
     assert "rows are in" in result.stdout
-    assert "PIPGLA" in result.stdout
+    assert "PPGD" in result.stdout
 
 
 def test_compare_puts_runs_side_by_side(finished, tmp_path):
@@ -79,7 +79,7 @@ def test_compare_puts_runs_side_by_side(finished, tmp_path):
     result = call("experiment", "compare", finished, other)
     assert result.exit_code == 0
     assert "other: theta" in result.stdout
-    assert "pipgla-exact-corrected" in result.stdout
+    assert "ppgd-exact-corrected" in result.stdout
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):

@@ -103,10 +103,10 @@ def test_a_posterior_in_a_box_is_invariant(step, smoothing):
 
 @pytest.mark.slow
 def test_the_uniform_reference_agrees_with_a_sampler_that_shares_nothing_with_it():
-    problem = pipla.problems.logistic("uniform", dimension=8, observations=150, seed=1)
+    problem = pipla.problems.logistic("uniform", dimension=5, observations=100, seed=1)
     model, _ = pipla.noncentred(problem.model)
     theta = jnp.asarray(1.5)
-    inside = jax.random.uniform(jax.random.key(1), (30, 8), minval=-1.0, maxval=1.0)
+    inside = jax.random.uniform(jax.random.key(1), (30, 5), minval=-1.0, maxval=1.0)
     result = pipla.sweep(
         model,
         pipla.MetropolisAdjusted(),
@@ -123,7 +123,7 @@ def test_the_uniform_reference_agrees_with_a_sampler_that_shares_nothing_with_it
     error = result.theta[0].std(ddof=1) / np.sqrt(8)
     features, labels = (np.asarray(problem.model.data[name]) for name in ("features", "labels"))
     theirs, their_error = maximiser(
-        features, labels, ours + np.array([-0.06, -0.02, 0.02, 0.06]), 40, 1500, 100
+        features, labels, ours + np.array([-0.06, -0.02, 0.02, 0.06]), 60, 600, 60
     )
     assert error < 0.02
     assert their_error < 0.02

@@ -26,7 +26,7 @@ ROW_KEYS = {
 
 
 def again(folder, **options):
-    defaults = {"algorithms": ("PIPGLA",), "out": folder, "progress": False}
+    defaults = {"algorithms": ("PPGD",), "out": folder, "progress": False}
     return run("toy", "tiny", **{**defaults, **options}, say=lambda line: None)
 
 
@@ -40,12 +40,8 @@ def test_the_file_holds_what_the_documentation_says(finished):
     content = json.loads((finished / "results.json").read_text())
     assert set(content) >= TOP_KEYS
     assert set(content["reference"]) >= {"theta", "stderr"}
-    assert [row["variant"] for row in content["rows"]] == [
-        "published",
-        "published",
-        "corrected",
-        "recommended",
-    ]
+    variants = [row["variant"] for row in content["rows"]]
+    assert variants == ["published", "corrected", "recommended"]
     for row in content["rows"]:
         assert set(row) >= ROW_KEYS
         assert np.isfinite(row["distance_to_reference"])

@@ -28,7 +28,7 @@ def test_an_interrupted_run_keeps_its_rows_and_goes_on(finished, tmp_path, monke
         return whole(task, entry, *rest)
 
     monkeypatch.setattr(measure, "row", stop_after_two)
-    options = {"algorithms": ("PIPGLA", "recommended"), "out": tmp_path / "run", **QUIET}
+    options = {"algorithms": ("PPGD", "recommended"), "out": tmp_path / "run", **QUIET}
     with pytest.raises(KeyboardInterrupt):
         run("toy", "tiny", **options)
     kept = load(tmp_path / "run").rows
@@ -48,7 +48,7 @@ def test_an_interrupted_run_keeps_its_rows_and_goes_on(finished, tmp_path, monke
 def test_a_finished_run_runs_nothing_when_asked_again(finished, monkeypatch):
     monkeypatch.setattr(measure, "replicate", lambda *a, **k: pytest.fail("ran again"))
     before = (finished / "results.json").read_bytes()
-    run("toy", "tiny", algorithms=("PIPGLA",), out=finished, **QUIET)
+    run("toy", "tiny", algorithms=("PPGD",), out=finished, **QUIET)
     assert (finished / "results.json").read_bytes() == before
 
 

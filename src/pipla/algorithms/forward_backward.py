@@ -44,6 +44,11 @@ class ForwardBackward(Langevin):
     def move(
         self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model
     ) -> Move:
+        if self.reflected and self.theta_update == "prox" and model.nonsmooth.uses_theta:
+            raise ValueError(
+                "reflected=True reflects the particles only, and theta must not move by the prox: "
+                "use theta_update='gradient' or 'frozen', or `pipla.noncentred`."
+            )
         slope = self.slopes(theta, particles, model)
         half = jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta)
         half_particles = jax.tree.map(

@@ -10,7 +10,8 @@ from pipla.experiments.results import Results
 
 #: An RMS over 20 replicates is itself uncertain by a sixth.
 SLACK = 1.1
-#: A row differs from the paper beyond so many combined standard deviations.
+#: A row differs from the paper beyond so many deviations: those of the paper's runs, combined with
+#: the standard error of our mean.
 DEVIATIONS = 2.0
 
 
@@ -51,7 +52,8 @@ def verdict(row: dict[str, Any]) -> str | None:
         return None
     if row["nmse_last"] is None:
         return "not finite"
-    combined = float(np.hypot(spread, row["nmse_last_sd"] or 0.0))
+    error = (row["nmse_last_sd"] or 0.0) / np.sqrt(max(row["replicates"] * row["finite"], 1))
+    combined = float(np.hypot(spread, error))
     if abs(row["nmse_last"] - printed) <= DEVIATIONS * combined:
         return "agrees"
     return "higher" if row["nmse_last"] > printed else "lower"

@@ -61,6 +61,7 @@ def _distance(results: Results) -> Picture:
         error = results.reference.get("stderr") or 0.0
         if error:
             axis.axhline(error, color="black", lw=0.8, ls=":", label="error of the reference")
+            axis.set_ylim(bottom=error / 10)  # room for the legend below
         axis.set(
             xscale="log",
             yscale="log",
@@ -139,7 +140,8 @@ def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Pictu
         )
         axis.axhline(target, color="black", lw=1, ls="--")
         axis.set_ylim(low - margin, high + margin)
-        axis.set_title(f"{row['label']}\n{row['variant']}", fontsize=8)
+        second = "" if row["label"] == row["variant"] else row["variant"]
+        axis.set_title(f"{row['label']}\n{second}", fontsize=8)
         axis.set(xscale="log", xlim=(1, row["num_steps"]))
         if not len(curves[row["id"]]):
             axis.text(0.5, 0.3, "no run stayed finite", ha="center", transform=axis.transAxes)

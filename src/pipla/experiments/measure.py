@@ -180,8 +180,8 @@ def find_reference(task: Task, progress: bool | None = None) -> dict[str, Any]:
     start_key, run_key = jax.random.split(_key(task, "reference"))
     theta = jnp.asarray(task.experiment.reference_start, jnp.result_type(float))
     cloud = task.problem.cloud(start_key, preset.num_particles, theta)
-    if task.experiment.positive:  # inside the box, or no proposal is ever accepted
-        cloud = jnp.clip(cloud, -0.9 * theta, 0.9 * theta)
+    if task.experiment.positive:  # inside the box, or no proposal is ever accepted; and around 0
+        cloud = jnp.clip(cloud - theta, -0.9 * theta, 0.9 * theta)
     result = sweep(
         model,
         MetropolisAdjusted(),
@@ -197,6 +197,7 @@ def find_reference(task: Task, progress: bool | None = None) -> dict[str, Any]:
     if result.interrupted:
         raise KeyboardInterrupt
     each = np.asarray(result.theta[0], np.float64)
+    each = np.abs(each) if task.experiment.positive else each
     return {
         "theta": float(each.mean()),
         "stderr": float(each.std(ddof=1) / np.sqrt(count)),
