@@ -23,13 +23,13 @@ test: setup
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs/hooks
+	$(BIN)/ruff format --check src tests benchmarks examples docs/hooks
 	$(BIN)/mypy
 
 format: setup
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks examples docs/hooks
+	$(BIN)/ruff format src tests benchmarks examples docs/hooks
 
 bench: setup
 	$(BIN)/python benchmarks/logistic.py

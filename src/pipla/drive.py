@@ -12,6 +12,7 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import tuning
 from pipla.algorithms.base import Algorithm
+from pipla.diagnostics import still_moving
 from pipla.loop import Carry, Chunk, Place, advance, capacity_for
 from pipla.model import Model
 from pipla.progress import Progress
@@ -146,8 +147,14 @@ def _result(task: Task, sofar: SoFar, status: Status, message: str) -> Result:
     state, moments = sofar.carry
     seen = moments is not None and float(moments.seen) > 0
     leaves = tuple(map(as_numbers, jax.tree.leaves(sofar.carry)))
+    trace = _joined(sofar.traces, state.theta)
+    if any(still_moving(leaf[task.burn_in :]) for leaf in jax.tree.leaves(trace)):
+        message += (
+            "; theta was still moving after burn-in, so that its average and error mean little: "
+            "run longer, or look at theta_scale"
+        )
     return Result(
-        theta_trace=_joined(sofar.traces, state.theta),
+        theta_trace=trace,
         particles=state.particles,
         x_mean=moments.mean if seen and moments is not None else None,
         x_variance=moments.variance() if seen and moments is not None else None,

@@ -21,8 +21,8 @@ class Save(eqx.Module):
         moments_every: update the running mean and variance of x every so many steps after
             burn-in; `None` keeps no moments. Neighbouring steps are so alike that skipping some
             loses almost nothing.
-        particles_every: keep the whole cloud every so many steps (after burn-in too, on the
-            host); `None` keeps none.
+        particles_every: keep the whole cloud every so many steps, from the first step on (also
+            during burn-in), in host memory; `None` keeps none.
         quantity: a function `(theta, x) -> pytree of arrays` of one particle whose moments are
             wanted instead of those of x; for a non-centred model, the map back to x.
     """

@@ -31,8 +31,11 @@ class Suggestion(NamedTuple):
     reasons: dict[str, str]
 
     def __str__(self) -> str:
+        def brief(value: PyTree) -> str:
+            return ", ".join(f"{float(number):.4g}" for number in jax.tree.leaves(value))
+
         return "\n".join(
-            f"{name} = {getattr(self, name)}: {why}" for name, why in self.reasons.items()
+            f"{name} = {brief(getattr(self, name))}: {why}" for name, why in self.reasons.items()
         )
 
 
@@ -69,7 +72,7 @@ def suggest(
         if smoothing is None
         else "as given",
         "step_size": f"0.98/(L + 1/smoothing + mu) with L = {stiffness:.4g}, mu = {convexity:.4g}, "
-        "inside the conditions of every theorem (PAPER section 5): MYPGD <= 1/(L + 1/smoothing + "
+        "inside the conditions of every theorem: MYPGD <= 1/(L + 1/smoothing + "
         "mu), MYIPLA < 1/(L + 1/smoothing), PIPGLA <= 1/L",
         "theta_scale": "theta at the pace of x: 1/d of the block it is coupled to by the term, or "
         "the ratio of stiffnesses L_x/L_theta where it sits in the smooth part"

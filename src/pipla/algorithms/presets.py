@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
+from pipla.algorithms.langevin import Langevin
+
+
+Scheme = TypeVar("Scheme", bound=Langevin)
+
+
+def _preset(scheme: type[Scheme], name: str, step_size: Any, **options: Any) -> Scheme:
+    """The scheme with these options.
+
+    A step size left to `pipla.tuning` is chosen for the pace of x, and suits theta only when theta
+    is brought to that pace: then the theta scale is left to it, too.
+    """
+    if step_size is None:
+        options.setdefault("theta_scale", "auto")
+    return scheme(step_size=step_size, name=name, **options)
 
 
 def PGD(step_size: Any = None, **options: Any) -> Euler:
@@ -15,12 +30,12 @@ def PGD(step_size: Any = None, **options: Any) -> Euler:
 
     `options` are those of `pipla.algorithms.Langevin`.
     """
-    return Euler(step_size=step_size, name="PGD", theta_noise=False, **options)
+    return _preset(Euler, "PGD", step_size, theta_noise=False, **options)
 
 
 def IPLA(step_size: Any = None, **options: Any) -> Euler:
     """Interacting particle Langevin (Akyildiz et al. 2023): PGD with noise on theta."""
-    return Euler(step_size=step_size, name="IPLA", **options)
+    return _preset(Euler, "IPLA", step_size, **options)
 
 
 def SOUL(step_size: Any = None, *, num_moves: int = 10, **options: Any) -> Euler:
@@ -29,21 +44,19 @@ def SOUL(step_size: Any = None, *, num_moves: int = 10, **options: Any) -> Euler
     `num_moves` Langevin moves of one chain (give one particle), then one step of theta along the
     mean gradient over those moves.
     """
-    return Euler(
-        step_size=step_size, name="SOUL", theta_noise=False, num_moves=num_moves, **options
-    )
+    return _preset(Euler, "SOUL", step_size, theta_noise=False, num_moves=num_moves, **options)
 
 
 def MYPGD(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
     """Moreau-Yosida particle gradient descent: Euler with the envelope, theta without noise."""
-    return EnvelopeEuler(
-        step_size=step_size, smoothing=smoothing, name="MYPGD", theta_noise=False, **options
+    return _preset(
+        EnvelopeEuler, "MYPGD", step_size, smoothing=smoothing, theta_noise=False, **options
     )
 
 
 def MYIPLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
     """Moreau-Yosida interacting particle Langevin: MYPGD with noise on theta."""
-    return EnvelopeEuler(step_size=step_size, smoothing=smoothing, name="MYIPLA", **options)
+    return _preset(EnvelopeEuler, "MYIPLA", step_size, smoothing=smoothing, **options)
 
 
 def PIPGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> ForwardBackward:
@@ -52,28 +65,28 @@ def PIPGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> Forw
     `theta_noise=False` is the splitting analogue of PGD. `smoothing` defaults to `step_size`, the
     only consistent value.
     """
-    return ForwardBackward(step_size=step_size, smoothing=smoothing, name="PIPGLA", **options)
+    return _preset(ForwardBackward, "PIPGLA", step_size, smoothing=smoothing, **options)
 
 
 def PIPULA(step_size: Any = None, **options: Any) -> FullProx:
     """Proximal interacting particle unadjusted Langevin: the prox of U, then noise."""
-    return FullProx(step_size=step_size, name="PIPULA", **options)
+    return _preset(FullProx, "PIPULA", step_size, **options)
 
 
 def PPGD(step_size: Any = None, **options: Any) -> FullProx:
     """Proximal particle gradient descent: PIPULA with theta without noise."""
-    return FullProx(step_size=step_size, name="PPGD", theta_noise=False, **options)
+    return _preset(FullProx, "PPGD", step_size, theta_noise=False, **options)
 
 
 def MYULA(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
     """Moreau-Yosida unadjusted Langevin (Durmus et al. 2018): a sampler, theta frozen."""
-    return EnvelopeEuler(
-        step_size=step_size, smoothing=smoothing, name="MYULA", theta_update="frozen", **options
+    return _preset(
+        EnvelopeEuler, "MYULA", step_size, smoothing=smoothing, theta_update="frozen", **options
     )
 
 
 def PGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> ForwardBackward:
     """Proximal gradient Langevin (Salim et al. 2019): a sampler, theta frozen."""
-    return ForwardBackward(
-        step_size=step_size, smoothing=smoothing, name="PGLA", theta_update="frozen", **options
+    return _preset(
+        ForwardBackward, "PGLA", step_size, smoothing=smoothing, theta_update="frozen", **options
     )

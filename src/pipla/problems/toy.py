@@ -71,7 +71,7 @@ def log_marginal(theta: float, y: ArrayLike, noise: float, ridge: float = 0.0) -
 
 
 def exact_maximiser(y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
-    """The maximiser of `log_marginal`, which is concave: to 1e-10."""
+    """The maximiser of `log_marginal`, which is concave: to about 1e-9."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(

@@ -1,0 +1,53 @@
+"""Whether a series has settled, and what a run says about it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import pipla
+from pipla.diagnostics import still_moving
+from pipla.problems import toy
+
+
+def test_a_stationary_series_is_seldom_called_moving():
+    """About one in 370 by chance; 10 or more among 400 has probability below 1e-6."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(400, 1200))
+    series = np.zeros_like(noise)
+    for t in range(1, noise.shape[1]):
+        series[:, t] = 0.5 * series[:, t - 1] + noise[:, t]
+    assert sum(still_moving(one) for one in series) < 10
+
+
+def test_a_drift_is_called_moving_and_a_constant_is_not():
+    assert still_moving(np.linspace(0.0, 1.0, 400))
+    assert still_moving(np.stack([np.zeros(400), np.linspace(0.0, 1.0, 400)], axis=1))
+    assert not still_moving(np.full(400, 3.0))
+
+
+def test_a_run_says_that_theta_has_not_settled():
+    problem = toy()
+    options = {"theta": 5.0, "particles": jnp.full((4, 50), 5.0), "key": jax.random.key(0)}
+    slow = pipla.run(problem.model, pipla.MYPGD(1e-4, 0.01), num_steps=600, **options)
+    assert "still moving" in slow.message
+    settled = pipla.run(
+        problem.model, pipla.MYPGD(0.1, 0.2, theta_scale="auto"), num_steps=2000, **options
+    )
+    assert settled.message == "completed 2000 steps"
+
+
+def test_every_algorithm_built_without_numbers_finds_the_toys_maximiser():
+    """A step size from the tuning is of use only with a theta at the pace of x."""
+    problem = toy()
+    for make in (pipla.PGD, pipla.IPLA, pipla.MYPGD, pipla.MYIPLA, pipla.PIPGLA, pipla.PPGD):
+        result = pipla.run(
+            problem.model,
+            make(),
+            theta=0.0,
+            particles=jnp.zeros((20, 50)),
+            num_steps=1500,
+            key=jax.random.key(1),
+        )
+        assert abs(result.theta - problem.maximiser) < 0.15, make.__name__
