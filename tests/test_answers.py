@@ -80,7 +80,9 @@ def test_exact_maximiser_is_where_the_slope_of_the_log_marginal_vanishes():
     problem = toy(ridge=0.5)
     y = np.asarray(problem.model.data["y"])
     root = brentq(
-        lambda t: (log_marginal(t + 1e-5, y, 1.0, 0.5) - log_marginal(t - 1e-5, y, 1.0, 0.5)) / 2e-5,
+        lambda t: (
+            (log_marginal(t + 1e-5, y, 1.0, 0.5) - log_marginal(t - 1e-5, y, 1.0, 0.5)) / 2e-5
+        ),
         problem.maximiser - 1,
         problem.maximiser + 1,
     )

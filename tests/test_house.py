@@ -68,7 +68,7 @@ def imports(path):
             continue
         for name in names:
             if name.split(".")[0] == "pipla":
-                yield (name.split(".") + [TOP])[1], name
+                yield ([*name.split("."), TOP])[1], name
 
 
 def test_every_room_has_a_floor():

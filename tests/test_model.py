@@ -319,7 +319,11 @@ BAD = {
     "sweep of a preset": (lambda: sweep(pipla.PIPGLA), TypeError, "algorithm"),
     "sweep of numbers": (lambda: sweep([0.1, 0.2]), TypeError, "algorithm"),
     "sweep of a non-model": (lambda: sweep(model=smooth), TypeError, "model"),
-    "sweep of kinds": (lambda: sweep([pipla.PIPGLA(0.1), pipla.PGD(0.1)]), ValueError, "algorithms"),
+    "sweep of kinds": (
+        lambda: sweep([pipla.PIPGLA(0.1), pipla.PGD(0.1)]),
+        ValueError,
+        "algorithms",
+    ),
     "sweep of choices": (
         lambda: sweep([pipla.PIPGLA(0.1), pipla.PIPGLA(0.1, antithetic=True)]),
         ValueError,
@@ -348,7 +352,9 @@ BAD = {
     ),
     "too few starts": (
         lambda: sweep(
-            theta=jnp.zeros(3), particles=jnp.ones((2, N, D)), num_replicates=3,
+            theta=jnp.zeros(3),
+            particles=jnp.ones((2, N, D)),
+            num_replicates=3,
             start_per_replicate=True,
         ),
         ValueError,

@@ -75,9 +75,7 @@ def check_densities_agree(model, draws):
 def test_the_density_is_the_same_up_to_a_constant(name):
     term, kind, shape, _ = TERMS[name]
     rng = np.random.default_rng(1)
-    check_densities_agree(
-        pipla.Model(smooth, term), [draw(rng, kind, shape) for _ in range(5)]
-    )
+    check_densities_agree(pipla.Model(smooth, term), [draw(rng, kind, shape) for _ in range(5)])
 
 
 @pytest.mark.parametrize("name", TERMS)

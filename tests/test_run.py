@@ -438,7 +438,7 @@ def test_stderr_of_too_few_values_is_not_a_number():
 
 # The contract's example. #
 
-SNIPPET = '''
+SNIPPET = """
 import jax, jax.numpy as jnp, pipla
 
 def smooth(theta, x, data):                      # g1: minus log likelihood, any pytrees
@@ -455,7 +455,7 @@ result.theta, result.theta_stderr                # averaged after burn-in, with 
 result.theta_trace, result.particles, result.status
 result.save("run"); again = pipla.load("run")     # arrays and settings, no code, no pickle
 more = pipla.resume("run", model, num_steps=5000)  # bit for bit as if it had never stopped
-'''
+"""
 
 
 @pytest.mark.parametrize("promotion", ["standard", "strict"])

@@ -409,8 +409,10 @@ def test_a_failing_save_leaves_the_old_result(result, folder, monkeypatch, what)
 
             def fragile(self, target):
                 # The new folder cannot be put in its place; the old one can be put back.
-                return fail() if (self / "result.json").read_text().count("newer") else rename(
-                    self, target
+                return (
+                    fail()
+                    if (self / "result.json").read_text().count("newer")
+                    else rename(self, target)
                 )
 
             patch.setattr(storage.Path, "rename", fragile)

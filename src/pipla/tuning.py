@@ -151,8 +151,8 @@ def resolve_scale(model: Model, theta: PyTree, particles: PyTree, theta_scale: P
 
     `"auto"` gives each part of theta the pace of x. Where it sits in the non-smooth term: 1/d of
     the block of x it is coupled to. Where it sits in the smooth part only (a non-centred model):
-    the ratio of the stiffnesses, $L_x / L_\theta$, of the two diagonal blocks of the Hessian, but at
-    most 1: far from the data the likelihood is flat, and Newton's step would leave for good.
+    the ratio of the stiffnesses, $L_x / L_\theta$, of the two diagonal blocks of the Hessian, but
+    at most 1: far from the data the likelihood is flat, and Newton's step would leave for good.
     """
     if not isinstance(theta_scale, str):
         return theta_scale

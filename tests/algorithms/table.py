@@ -116,7 +116,6 @@ SCALED = {"theta_scale": 0.3}
 SCALES = {"theta_scale": {"alpha": 0.05, "beta": 0.2, "bias": 0.5}}
 
 
-
 def adaptive(**numbers):
     """Steps that measure themselves, with the recommended scheme."""
     scheme = pipla.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 (a table is read by rows)
 """The table of terms: a new prox adds one row and gets every contract of `test_contracts.py`.
 
 `minimum(theta, x, lam_theta, lam_x)` is the value of the objective at the point the term promises,

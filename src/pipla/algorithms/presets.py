@@ -10,7 +10,6 @@ from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
 from pipla.algorithms.langevin import Langevin
 
-
 Scheme = TypeVar("Scheme", bound=Langevin)
 
 
