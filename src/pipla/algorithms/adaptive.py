@@ -53,7 +53,7 @@ class Adaptive(Algorithm):
 
     scheme: Langevin
     first: Array = eqx.field(converter=number, default=1.0)
-    last: Array = eqx.field(converter=number, default=0.125)
+    last: Array = eqx.field(converter=number, default=0.0625)
     change_after: Array = eqx.field(converter=number, default=500.0)
     name: str = eqx.field(static=True, default="", kw_only=True)
 

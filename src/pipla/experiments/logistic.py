@@ -40,6 +40,7 @@ RECOMMENDED = Entry(
 )
 _NO_STEP = "the paper does not print its step; MYIPLA's is used"
 _NO_ROW = "not in the paper's table; a peer"
+_FLAT = "a constraint has no gradient, and theta stays near its start"
 
 LAPLACE_ENTRIES = (
     _published(partial(PPGD, 0.05, published=True), "approximate", 14.70, 4.42, 16.73, 102.6),
@@ -107,9 +108,9 @@ UNIFORM_ENTRIES = (
         "published",
         partial(IPLA, 0.001),
         {"nmse_last": 20.12, "nmse_last_sd": 2.88, "seconds": 82.9},
-        note=_NO_STEP,
+        note=f"{_NO_STEP}; {_FLAT}",
     ),
-    Entry("PGD", "none", "published", partial(PGD, 0.001), note=_NO_ROW),
+    Entry("PGD", "none", "published", partial(PGD, 0.001), note=f"{_NO_ROW}; {_FLAT}"),
     Entry(
         "SOUL",
         "none",
@@ -117,7 +118,7 @@ UNIFORM_ENTRIES = (
         partial(SOUL, 0.001, num_moves=50),
         num_particles=1,
         gradients=50,
-        note=_NO_ROW + ": one chain, 50 moves a step",
+        note=f"{_NO_ROW}: one chain, 50 moves a step; {_FLAT}",
     ),
     _corrected(partial(PPGD, 0.015), "E3 put right"),
     _corrected(partial(PIPULA, 0.015), "E3 put right"),
