@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import inspect
 import io
+import itertools
 import re
 import runpy
 from pathlib import Path
@@ -98,14 +99,16 @@ def test_skeletons_of_terms_keep_every_contract(page):
     for row in (names["dead_zone"], names["sum_around_row"], names["linear_l1"]):
         meant_for = {id(module.JOINT): row.joint, id(module.CONVEX): row.convex}
         for test in tests:
-            if meant_for.get(id(test.pytestmark[0].args[1]), True):
-                test(row)
+            marks = {m.args[0]: m.args[1] for m in test.pytestmark if m.name == "parametrize"}
+            if meant_for.get(id(marks.pop("row")), True):
+                for values in itertools.product(*marks.values()):
+                    test(row, **dict(zip(marks, values, strict=True)))
 
 
 #: Those that one compiled program serves; the others are about the kernel, which is shared.
 CHOSEN = (
     "test_numbers_are_leaves_and_survive_flattening",
-    "test_compiled_steps_are_the_steps_themselves",
+    "test_a_step_by_hand_and_vmapped_over_keys_and_numbers_is_the_compiled_one",
     "test_state_keeps_structure_shapes_and_dtypes",
     "test_changing_any_number_compiles_nothing",
     "test_a_saved_and_resumed_run_is_the_run_that_never_stopped",

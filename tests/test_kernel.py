@@ -199,7 +199,7 @@ def test_a_step_is_its_equations(name):
     np.testing.assert_allclose(particles, expected[1], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in STEPS if "antithetic" not in name])
+@pytest.mark.parametrize("name", ["IPLA", "MYIPLA", "PIPGLA", "PIPULA", "PGLA"])
 def test_an_antithetic_step_is_its_equations_with_paired_noise(name):
     algorithm, equations = STEPS[name]
     fields = {
@@ -277,7 +277,7 @@ FROZEN = {"theta_update": "frozen", "theta_scale": P}
 
 
 @pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("theta", [THETA, -0.0, 1e-300, {"a": 0.1, "b": -0.0}], ids=str)
+@pytest.mark.parametrize("theta", [THETA, {"a": 1e-300, "b": -0.0}], ids=str)
 @pytest.mark.parametrize(
     "make", [pipla.PGD, pipla.IPLA, pipla.MYULA, pipla.PGLA, pipla.PIPULA], ids=lambda f: f.__name__
 )

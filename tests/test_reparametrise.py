@@ -164,22 +164,20 @@ def test_terms_on_parts_and_sums(term):
         np.testing.assert_array_equal(back(theta, z)["u"], z["u"])
 
 
-def test_a_composite_runs_without_its_centred_term():
+def test_a_composite_can_be_stepped_and_observed():
     model, back = pipla.noncentred(pipla.Model(parts_smooth, COMPOSITE))
     theta, z = parts_draw(np.random.default_rng(7))
     cloud = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), z)
-    result = pipla.run(
-        model,
-        pipla.PIPGLA(0.01),
-        theta=theta,
-        particles=cloud,
-        num_steps=4,
-        key=jax.random.key(0),
-        save=pipla.Save(1, quantity=back),
-        check=False,
-    )
-    assert result.status is pipla.Status.COMPLETED
-    assert result.x_mean["w"].shape == (3,)
+    algorithm, save = pipla.PIPGLA(0.01), pipla.Save(1, quantity=back)
+    model.check(theta, cloud)
+
+    def once():
+        state, _ = algorithm.step(jax.random.key(0), algorithm.init(model, theta, cloud), model)
+        return state, save.observe(state.theta, state.particles)
+
+    state, observed = jax.eval_shape(once)
+    shapes = jax.tree.map(jnp.shape, (theta, cloud, cloud))
+    assert jax.tree.map(jnp.shape, (state.theta, state.particles, observed)) == shapes
 
 
 # What is not known. #

@@ -458,8 +458,7 @@ more = pipla.resume("run", model, num_steps=5000)  # bit for bit as if it had ne
 """
 
 
-@pytest.mark.parametrize("promotion", ["standard", "strict"])
-def test_the_contract_runs_verbatim(tmp_path, monkeypatch, promotion):
+def test_the_contract_runs_verbatim(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     features = rng.uniform(-1, 1, size=(30, 4))
@@ -467,8 +466,7 @@ def test_the_contract_runs_verbatim(tmp_path, monkeypatch, promotion):
         "data": {"features": features, "labels": (rng.uniform(size=30) < 0.5).astype(float)},
         "start": rng.normal(size=(6, 4)),
     }
-    with jax.numpy_dtype_promotion(promotion):
-        exec(SNIPPET, names)
+    exec(SNIPPET, names)
     result, again, more = names["result"], names["again"], names["more"]
     assert result.status is pipla.Status.COMPLETED
     np.testing.assert_array_equal(again.theta_trace, result.theta_trace)

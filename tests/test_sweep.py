@@ -134,7 +134,7 @@ def test_pytrees_of_theta_and_particles():
     )
     result = pipla.sweep(
         model,
-        [pipla.MYIPLA(0.05, 0.1), pipla.MYIPLA(0.1, 0.1)],
+        [pipla.PGD(0.05), pipla.PGD(0.1)],
         theta={"a": 0.1, "b": jnp.ones(2)},
         particles={"w": START, "v": jnp.ones((N, 2, 2))},
         num_steps=5,

@@ -1,9 +1,9 @@
 """Tuning: curvature against NumPy's eigenvalues, suggestions with reasons, broken conditions."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from counting import compilations
 
 import pipla
 from pipla import prox, tuning
@@ -124,7 +124,7 @@ def test_suggestions_come_with_reasons():
     np.testing.assert_allclose(numbers.step_size, 0.98 / (2 * largest + smallest))
     np.testing.assert_allclose(numbers.theta_scale, 1 / D)
     text = str(numbers)
-    assert f"step_size = {numbers.step_size}: 0.98/(L + 1/smoothing + mu)" in text
+    assert f"step_size = {numbers.step_size:.4g}: 0.98/(L + 1/smoothing + mu)" in text
     assert f"L = {largest:.4g}" in numbers.reasons["smoothing"]
     assert "1/d" in numbers.reasons["theta_scale"]
 
@@ -258,19 +258,8 @@ def test_float32_is_measured_in_float32():
 
 
 def test_curvature_is_measured_by_one_program_for_all_numbers():
-    from counting import compilations
-
     tuning.broken_conditions(pipla.PIPGLA(0.1), MODEL, THETA, CLOUD)
     theta, cloud = THETA + 1.0, -CLOUD
     with compilations() as compiled:
         tuning.broken_conditions(pipla.PIPGLA(0.2, theta_scale=0.3), MODEL, theta, cloud)
     assert compiled == []
-
-
-def test_the_problem_of_the_paper_gets_sensible_numbers():
-    problem = pipla.problems.logistic()
-    cloud = problem.cloud(jax.random.key(0), 4, jnp.asarray(0.0))
-    numbers = tuning.suggest(problem.model, problem.theta, cloud)
-    # 900 rows of U(-1, 1)^50 at weights sigma' <= 1/4: L between 900/3/4/10 and 900/3/4 * 1.6.
-    assert 7 < float(numbers.curvature.largest) < 120
-    np.testing.assert_allclose(numbers.theta_scale, 1 / 50)

@@ -6,7 +6,6 @@ import time
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
@@ -34,8 +33,9 @@ class Task(NamedTuple):
 
     def advance(self, carry: Carry, first: int, count: int, capacity: int) -> Chunk:
         """`count` steps from step number `first`."""
-        place = Place(*(jnp.asarray(n, jnp.int32) for n in (first, count, self.burn_in)))
-        chunk = advance(self.algorithm, self.model, self.save, self.key, carry, place, capacity)
+        place = Place.at(first, count, self.burn_in, self.save)
+        save = self.save.program()
+        chunk = advance(self.algorithm, self.model, save, self.key, carry, place, capacity)
         return jax.block_until_ready(chunk)
 
 

@@ -33,6 +33,13 @@ class Place(NamedTuple):
     first: Int[Array, ""]  # the number of its first step
     length: Int[Array, ""]  # how many steps it makes
     burn_in: Int[Array, ""]
+    moments_every: Int[Array, ""]
+
+    @classmethod
+    def at(cls, first: int, length: int, burn_in: int, save: Save) -> Place:
+        """From numbers."""
+        numbers = (first, length, burn_in, save.moments_every or 1)
+        return cls(*(jnp.asarray(number, jnp.int32) for number in numbers))
 
 
 class Chunk(NamedTuple):
@@ -62,11 +69,11 @@ def _step(
     model: Model,
     save: Save,
     number: Int[Array, ""],
-    burn_in: Int[Array, ""],
+    place: Place,
 ) -> tuple[Carry, Float[Array, ""]]:
     """Step number `number`, with the moments where they are due."""
     state, info = algorithm.step(jax.random.fold_in(key, number), carry.state, model)
-    return Carry(state, _moments(carry.moments, state, number, burn_in, save)), info.prox_gap
+    return Carry(state, _moments(carry.moments, state, number, place, save)), info.prox_gap
 
 
 @eqx.filter_jit
@@ -80,6 +87,8 @@ def advance(
     capacity: int,
 ) -> Chunk:
     """`place.length` (at most `capacity`) steps from step number `place.first`.
+
+    `save` is a `Save.program()`: how often moments are taken is in the place.
 
     With an array of keys, many runs at once: the algorithm's numbers and the carry then have the
     same leading axis, and the step is vmapped over it. The loop is outside of the vmap, and its
@@ -95,7 +104,7 @@ def advance(
 
     def body(i: Int[Array, ""], chunk: tuple[Carry, PyTree, Array]) -> tuple[Carry, PyTree, Array]:
         carry, trace, gap = chunk
-        carry, step_gap = step(algorithm, key, carry, model, save, place.first + i, place.burn_in)
+        carry, step_gap = step(algorithm, key, carry, model, save, place.first + i, place)
         trace = jax.tree.map(
             lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(rows, leaf, i, axis=0),
             trace,
@@ -114,12 +123,12 @@ def capacity_for(theta: PyTree, lanes: int = 1) -> int:
 
 
 def _moments(
-    moments: Moments | None, state: State, number: Array, burn_in: Array, save: Save
+    moments: Moments | None, state: State, number: Array, place: Place, save: Save
 ) -> Moments | None:
     if moments is None:
         return None
-    assert save.moments_every is not None
-    due = (number >= burn_in) & ((number - burn_in) % save.moments_every == 0)
+    since = number - place.burn_in
+    due = (since >= 0) & (since % place.moments_every == 0)
     return jax.lax.cond(
         due,
         lambda old: old.add(save.observe(state.theta, state.particles)),

@@ -67,7 +67,7 @@ def run(
     algorithm = as_dtype(tuning.complete(algorithm, model, theta, particles), particles)
     if check:
         tuning.warn_broken(algorithm, model, theta, particles)
-    carry = start(algorithm, model, theta, particles, save)
+    carry = start(algorithm, model, theta, particles, save.program())
     task = Task(model, algorithm, save, key, burn_in)
     return drive(task, SoFar(carry, 0), num_steps, progress, chunk_size)
 
@@ -119,7 +119,7 @@ def resume(
     particles = jax.tree.map(jnp.asarray, result.particles)
     theta, particles = checked_start(model, algorithm, theta, particles)
     algorithm = as_dtype(algorithm, particles)
-    blank = start(algorithm, model, theta, particles, save)
+    blank = start(algorithm, model, theta, particles, save.program())
     likes, structure = jax.tree.flatten(blank)
     shapes = [(leaf.shape, leaf.dtype) for leaf in map(as_numbers, likes)]
     if shapes != [(leaf.shape, leaf.dtype) for leaf in snapshot.leaves]:

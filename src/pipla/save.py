@@ -38,6 +38,10 @@ class Save(eqx.Module):
         if self.quantity is not None and not callable(self.quantity):
             raise TypeError(f"quantity must be a function (theta, x), got {self.quantity!r}.")
 
+    def program(self) -> Save:
+        """What the compiled chunk depends on: whether moments are taken, not how often."""
+        return Save(None if self.moments_every is None else 1, None, self.quantity)
+
     def observe(self, theta: PyTree, particles: PyTree) -> PyTree:
         """The quantity at every particle."""
         if self.quantity is None:

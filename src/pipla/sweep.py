@@ -132,7 +132,7 @@ def sweep(
         jax.tree.map(lambda leaf: jnp.concatenate([leaf] * shape[0]), tree)
         for tree in (keys, thetas, clouds)
     )
-    carry = eqx.filter_vmap(lambda a, t, x: start(a, model, t, x, save))(
+    carry = eqx.filter_vmap(lambda a, t, x: start(a, model, t, x, save.program()))(
         lane_algorithms, thetas, clouds
     )
     lane_algorithms, lane_keys, carry = _spread((lane_algorithms, lane_keys, carry), lanes)
@@ -142,9 +142,9 @@ def sweep(
     name = f"{getattr(settings[0], 'name', '') or type(settings[0]).__name__} × {lanes}"
 
     def steps(count: int) -> Chunk:
-        place = Place(*(jnp.asarray(n, jnp.int32) for n in (done, count, burn_in)))
+        place = Place.at(done, count, burn_in, save)
         return jax.block_until_ready(
-            advance(lane_algorithms, model, save, lane_keys, carry, place, capacity)
+            advance(lane_algorithms, model, save.program(), lane_keys, carry, place, capacity)
         )
 
     with Progress(name, num_steps, progress) as bar:

@@ -66,7 +66,7 @@ def joint(reduced, reach, start=lambda theta, x: theta):
         if lam_theta == 0:
             return float(reduced(np.array([theta]), x, lam_x)[0])
         return basin_minimum(
-            objective, start(theta, x), reach(theta, x, lam_theta, lam_x), points=8001
+            objective, start(theta, x), reach(theta, x, lam_theta, lam_x), points=4001
         )
 
     return minimum

@@ -104,11 +104,11 @@ def test_parts_of_any_container_are_addressed(name):
 def test_a_joint_term_on_parts_of_theta_and_x():
     theta = {"alpha": jnp.asarray(0.3), "beta": jnp.asarray(-0.2)}
     latent = {"w": x, "v": x[:2]}
-    term = prox.LaplaceScale().on(theta="alpha", x="w") + prox.LaplaceLocation().on(
+    term = prox.GaussianLocation().on(theta="alpha", x="w") + prox.LaplaceLocation().on(
         theta="beta", x="v"
     )
     moved = term.prox(theta, latent, 0.01, 0.1)
-    first = prox.LaplaceScale().prox(theta["alpha"], x, 0.01, 0.1)
+    first = prox.GaussianLocation().prox(theta["alpha"], x, 0.01, 0.1)
     second = prox.LaplaceLocation().prox(theta["beta"], x[:2], 0.01, 0.1)
     assert_same(moved[0], {"alpha": first[0], "beta": second[0]})
     assert_same(moved[1], {"w": first[1], "v": second[1]})
@@ -188,7 +188,7 @@ def test_warm_starts_and_gaps_of_a_sum_go_to_their_terms():
 def test_composites_under_vmap_and_jit():
     theta = {"alpha": jnp.asarray(0.3), "beta": jnp.asarray(-0.2)}
     cloud = {"w": jnp.stack([x, 2 * x]), "v": jnp.stack([x, -x])}
-    term = prox.LaplaceScale().on(theta="alpha", x="w") + (
+    term = prox.GaussianLocation().on(theta="alpha", x="w") + (
         2.0 * prox.LaplaceLocation().translate(0.5)
     ).on(theta="beta", x="v")
     batched = jax.jit(jax.vmap(lambda x: term.prox(theta, x, 0.01, 0.1)))(cloud)

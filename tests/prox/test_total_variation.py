@@ -51,7 +51,7 @@ def test_a_signal_has_only_one_kind():
 
 
 @kinds
-@pytest.mark.parametrize("max_iterations", [5, 20, 200])
+@pytest.mark.parametrize("max_iterations", [5, 200])
 @pytest.mark.parametrize("lam", [0.05, 0.5, 5.0])
 def test_gap_bounds_the_excess_and_the_error(isotropic, max_iterations, lam):
     weight, x = 0.6, picture()
@@ -104,9 +104,9 @@ def test_a_solved_problem_takes_a_handful_of_iterations(isotropic):
 
 @kinds
 def test_it_stops_as_soon_as_the_gap_allows(isotropic):
-    x = jnp.asarray(picture())
+    x = jnp.asarray(picture(5, (24, 24)))
     patient, more_patient = (
-        prox.TotalVariation(isotropic=isotropic, max_iterations=number) for number in (300, 600)
+        prox.TotalVariation(isotropic=isotropic, max_iterations=number) for number in (2000, 4000)
     )
     first = solve(patient, x, 0.3, start(patient, x))
     second = solve(more_patient, x, 0.3, start(patient, x))
@@ -121,7 +121,7 @@ def test_a_warm_start_saves_iterations_even_when_the_weight_changes(isotropic, f
     full = prox.TotalVariation(isotropic=isotropic, max_iterations=2000)
     warm = solve(full, jnp.asarray(x), 1.0, start(full, x)).warm
     moved = jnp.asarray(x + 0.02 * np.random.default_rng(1).normal(size=x.shape))
-    short = prox.TotalVariation(isotropic=isotropic, max_iterations=10)
+    short = prox.TotalVariation(isotropic=isotropic, max_iterations=5)
     cold_gap = solve(short, moved, factor, start(full, x)).gap
     warm_gap = solve(short, moved, factor, warm).gap
     assert float(warm_gap) < 0.25 * float(cold_gap)
