@@ -41,7 +41,7 @@ def _against_best(results: Results, best: dict[str, Any], ours: dict[str, Any]) 
     if then and now:
         words += (
             f" It is as near as that row after {now:.0f} evaluations, that row itself after "
-            f"{then:.0f}: {then / now:.1f} times as many."
+            f"{then:.0f}{f': {then / now:.1f} times as many' if then > now else ''}."
         )
     other = _find(results, "MYIPLA", "published", "approximate")
     if other and other["distance_to_reference"]:
