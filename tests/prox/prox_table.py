@@ -2,7 +2,8 @@
 
 `minimum(theta, x, lam_theta, lam_x)` is the value of the objective at the point the term promises,
 by brute force; `convex` says that the joint prox must be firmly non-expansive; `limit(theta, x)` is
-the largest `lam_theta` for which that point exists.
+the largest `lam_theta` for which that point exists. A `variant` of a term that has a row of its own
+answers to the contracts about the point, and is spared those about transformations and dtypes.
 """
 
 import dataclasses
@@ -36,6 +37,7 @@ class Row:
     sizes: tuple[int, ...] = (1, 30, 300)
     accuracy: float = 1e-9
     limit: Callable = lambda theta, x: np.inf
+    variant: bool = False
 
     def __repr__(self):
         return self.name
@@ -175,12 +177,12 @@ small = {"sizes": (1, 12)}
 
 ROWS = [
     Row("laplace_location", prox.LaplaceLocation(), laplace_location(1.0), vector, True, True, standard),
-    Row("laplace_location_wide", prox.LaplaceLocation(scale=3.0), laplace_location(3.0), matrix, True, True, standard, sizes=(30,)),
+    Row("laplace_location_wide", prox.LaplaceLocation(scale=3.0), laplace_location(3.0), matrix, True, True, standard, sizes=(30,), variant=True),
     Row("gaussian_location", prox.GaussianLocation(0.7), gaussian_location(0.7), vector, True, True, standard),
     Row("laplace_scale", prox.LaplaceScale(), strength(lambda x: np.abs(x.ravel()), -2.0, True), vector, False, True, standard),
     Row("nuclear_strength", prox.NuclearStrength(), strength(singular_values, 1.0, False), matrix, False, True, standard, sizes=(1, 30)),
-    Row("group_strength", prox.Strength(prox.GroupLasso(0.5), rate=-0.7), strength(lambda x: np.linalg.norm(x, axis=-1), -0.7, True, 0.5), matrix, False, True, standard, sizes=(1, 30)),
-    Row("gaussian_precision", prox.Strength(prox.SquaredL2(), degrees=15, tolerance=1e-13), precision(15), vector, False, True, standard, sizes=(30,), limit=lambda theta, x: 0.02),
+    Row("group_strength", prox.Strength(prox.GroupLasso(0.5), rate=-0.7), strength(lambda x: np.linalg.norm(x, axis=-1), -0.7, True, 0.5), matrix, False, True, standard, sizes=(1, 30), variant=True),
+    Row("gaussian_precision", prox.Strength(prox.SquaredL2(), degrees=15, tolerance=1e-13), precision(15), vector, False, True, standard, sizes=(30,), limit=lambda theta, x: 0.02, variant=True),
     Row("uniform_box", prox.UniformBox(), uniform_box(), vector, False, True, lambda rng: 10 ** rng.uniform(-1, 1), limit=lambda theta, x: theta**2 / (4.1 * x.size)),
     Row("uniform_log_box", prox.UniformLogBox(), uniform_log_box(), vector, False, True, standard, sizes=(1, 30)),
     Row("l1", prox.L1(0.3), separable(lambda u: 0.3 * np.abs(u), 0.0), vector, True, sizes=(1, 12)),
@@ -192,14 +194,15 @@ ROWS = [
     Row("box", prox.Box(-0.5, 2.0), projection(lambda x: np.clip(x, -0.5, 2.0)), vector, True),
     Row("non_negative", prox.NonNegative(), projection(lambda x: x * (x > 0)), vector, True),
     Row("simplex", prox.Simplex(2.0), simplex(2.0), vector, True),
-    Row("tv_signal", prox.TotalVariation(0.4, **tight), tv(0.4), vector, True, **small),
+    Row("tv_signal", prox.TotalVariation(0.4, **tight), tv(0.4), vector, True, **small, variant=True),
     Row("tv_image", prox.TotalVariation(0.4, **tight), tv(0.4), matrix, True, **small),
     Row("tv_isotropic", prox.TotalVariation(0.4, isotropic=True, **tight), tv(0.4, True), matrix, True, accuracy=1e-7, sizes=(1, 9)),
-    Row("zero", prox.Zero(), alone(lambda x, lam: 0.0), vector, True, sizes=(3,)),
-    Row("scaled", 3.0 * prox.LaplaceLocation(), laplace_location(1 / 3), vector, True, True, standard, sizes=(3,)),
-    Row("translated", prox.L1(0.3).translate(0.5), separable(lambda u: 0.3 * np.abs(u - 0.5), 0.5), vector, True, sizes=(3,)),
+    Row("zero", prox.Zero(), alone(lambda x, lam: 0.0), vector, True, sizes=(3,), variant=True),
+    Row("scaled", 3.0 * prox.LaplaceLocation(), laplace_location(1 / 3), vector, True, True, standard, sizes=(3,), variant=True),
+    Row("translated", prox.L1(0.3).translate(0.5), separable(lambda u: 0.3 * np.abs(u - 0.5), 0.5), vector, True, sizes=(3,), variant=True),
 ]  # fmt: skip
 
+THOROUGH = [row for row in ROWS if not row.variant]
 JOINT = [row for row in ROWS if row.joint]
 CONVEX = [row for row in ROWS if row.convex]
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prox_table import CONVEX, JOINT, ROWS, draw
+from prox_table import CONVEX, JOINT, ROWS, THOROUGH, draw
 
 rows = pytest.mark.parametrize("row", ROWS, ids=repr)
+thorough_rows = pytest.mark.parametrize("row", THOROUGH, ids=repr)
 few_rows = pytest.mark.parametrize(
     "row",
-    [row for row in ROWS if row.name in ("laplace_location", "laplace_scale", "tv_signal", "l1")],
+    [row for row in ROWS if row.name in ("laplace_location", "laplace_scale", "tv_image", "l1")],
     ids=repr,
 )
 joint_rows = pytest.mark.parametrize("row", JOINT, ids=repr)
@@ -128,7 +129,7 @@ def test_small_smoothing_of_theta_tends_to_none(row):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-@rows
+@thorough_rows
 def test_float32_agrees_with_float64_and_stays_float32(row):
     for seed in range(8):
         at = numbers(numbers(draw(row, seed, middle(row)), jnp.float32))
@@ -145,7 +146,7 @@ def test_float32_agrees_with_float64_and_stays_float32(row):
             assert objective(row, lifted, at64) == pytest.approx(best, abs=slack), (seed, at)
 
 
-@rows
+@thorough_rows
 def test_extreme_smoothings_stay_finite_in_float32(row):
     for seed in range(6):
         theta, x, _, _ = draw(row, seed, middle(row))
@@ -156,14 +157,14 @@ def test_extreme_smoothings_stay_finite_in_float32(row):
                     assert np.all(np.isfinite(part)), (theta, x, lam_theta, lam_x)
 
 
-@rows
+@thorough_rows
 def test_jitted_solve_equals_eager_prox(row):
     at = numbers(draw(row, 1, d=middle(row)))
     for a, b in zip(prox_of(row.term, *at), row.term.prox(*at), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-@rows
+@thorough_rows
 def test_vmap_over_particles_equals_a_loop(row):
     size = middle(row)
     theta, _, lam_theta, lam_x = numbers(draw(row, 5, size))
@@ -193,7 +194,7 @@ def test_vmap_over_hyperparameters_equals_a_loop(row):
             np.testing.assert_allclose(many[i], one, atol=1e-9)
 
 
-@rows
+@thorough_rows
 def test_gradient_of_the_envelope_is_the_displacement_and_the_finite_difference(row):
     size = middle(row)
     theta, x, _, _ = draw(row, 11, size)
@@ -222,7 +223,7 @@ def test_gradient_of_the_envelope_is_the_displacement_and_the_finite_difference(
         assert float(automatic[1][index]) == pytest.approx(slope(1, index), **close)
 
 
-@rows
+@thorough_rows
 def test_envelope_gradient_without_smoothing_of_theta_is_zero(row):
     theta, x, _, lam_x = draw(row, 2, middle(row))
     envelope, automatic = slopes_of(row.term, *numbers((theta, x, 0.0, lam_x)))
@@ -242,7 +243,7 @@ def test_envelope_gradient_is_the_gradient_of_the_envelope(row, frozen):
         np.testing.assert_allclose(stated, automatic, rtol=1e-9, atol=1e-9)
 
 
-@rows
+@thorough_rows
 def test_value_has_a_finite_subgradient_in_x(row):
     theta, x = prox_of(row.term, *numbers(draw(row, 4, middle(row))))
     slopes = jax.jit(jax.grad(lambda *at: row.term.value(*at), argnums=(0, 1)))
