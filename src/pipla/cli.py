@@ -28,7 +28,11 @@ def main() -> None:
     """The entry point `pipla`: one CPU device per core, so that sweeps use them all."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores))
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        import jax
+
+        # Not by the variable: JAX read it when it was imported, and has not started yet.
+        jax.config.update("jax_num_cpu_devices", cores)
     app()
 
 
