@@ -8,7 +8,7 @@ from pipla.threads import one_thread_per_device
 
 one_thread_per_device()  # before JAX starts, which the imports below do not
 
-from pipla import problems, prox, tuning  # noqa: E402
+from pipla import operators, problems, prox, tuning  # noqa: E402
 from pipla.algorithms import (  # noqa: E402
     IPLA,
     MYIPLA,
@@ -19,13 +19,20 @@ from pipla.algorithms import (  # noqa: E402
     PIPGLA,
     PIPULA,
     PPGD,
+    RPL,
+    SAPG,
+    SKROCK,
     SOUL,
     Adaptive,
+    Annealed,
     MetropolisAdjusted,
 )
+from pipla.likelihood import GaussianLikelihood  # noqa: E402
+from pipla.map_estimate import MapEstimate, map_estimate  # noqa: E402
 from pipla.model import Model  # noqa: E402
 from pipla.recommended import Recommended, recommended  # noqa: E402
 from pipla.reparametrise import noncentred  # noqa: E402
+from pipla.restoration import Restoration, restore  # noqa: E402
 from pipla.result import Result, Status, load  # noqa: E402
 from pipla.run import resume, run  # noqa: E402
 from pipla.save import Save  # noqa: E402
@@ -43,20 +50,30 @@ __all__ = [
     "PIPGLA",
     "PIPULA",
     "PPGD",
+    "RPL",
+    "SAPG",
+    "SKROCK",
     "SOUL",
     "Adaptive",
+    "Annealed",
+    "GaussianLikelihood",
+    "MapEstimate",
     "MetropolisAdjusted",
     "Model",
     "Recommended",
+    "Restoration",
     "Result",
     "Save",
     "Status",
     "SweepResult",
     "load",
+    "map_estimate",
     "noncentred",
+    "operators",
     "problems",
     "prox",
     "recommended",
+    "restore",
     "resume",
     "run",
     "sweep",

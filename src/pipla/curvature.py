@@ -31,6 +31,21 @@ def measure_curvature(
     return _extremes(model, theta, some(particles, probes), scale)
 
 
+def stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
+    """The largest eigenvalue of the Hessian of g1 in x, at one x; where g1 knows it, for free."""
+    known = getattr(model.smooth, "stiffness", lambda theta: None)(theta)
+    if known is not None:
+        return known
+    return _stiffness(model, theta, x)
+
+
+@eqx.filter_jit
+def _stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
+    still = jax.tree.map(jnp.zeros_like, theta)
+    hessian = _hessian(model, theta, x)
+    return jnp.abs(_dominant(lambda v: hessian((still, v))[1], x))
+
+
 def some(particles: PyTree, most: int) -> PyTree:
     """At most so many of the particles."""
     return jax.tree.map(lambda leaf: leaf[: min(most, num_particles(particles))], particles)

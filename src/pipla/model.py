@@ -132,6 +132,29 @@ class Model(eqx.Module):
             return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
         return self.metric(theta, jax.tree.map(lambda leaf: leaf[0], particles))
 
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        r"""Theta where the mean potential over the cloud is smallest, in closed form.
+
+        The terms, and a smooth part that offers `closed_form` (`GaussianLikelihood` does), each set
+        their own parts of theta; a smooth part that does not must not depend on theta.
+        """
+        if hasattr(self.smooth, "closed_form"):
+            theta = self.smooth.closed_form(theta, particles)
+        elif self._smooth_uses_theta(theta, particles):
+            raise TypeError(
+                "theta_update='closed-form' needs a smooth part that does not depend on theta, or "
+                "knows its best theta (pipla.GaussianLikelihood); use 'gradient'."
+            )
+        return self.nonsmooth.closed_form(theta, particles)
+
+    def _smooth_uses_theta(self, theta: PyTree, particles: PyTree) -> bool:
+        if self.smooth is None:
+            return False
+        x = jax.tree.map(lambda leaf: leaf[0], particles)
+        program = jax.make_jaxpr(lambda theta: self.smooth_value(theta, x))(theta).jaxpr
+        inputs = {id(variable) for variable in program.invars}
+        return any(id(used) in inputs for step in program.eqns for used in step.invars)
+
     def warm_start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """The warm start of the prox for every particle."""
         return jax.vmap(lambda x: self.nonsmooth.warm_start(theta, x))(particles)

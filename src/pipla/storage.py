@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import algorithms
+from pipla import algorithms, folders
 from pipla.algorithms.base import Algorithm
 
 if TYPE_CHECKING:
@@ -35,11 +33,14 @@ _KINDS: dict[str, type[Algorithm]] = {
     kind.__name__: kind
     for kind in (
         algorithms.Adaptive,
+        algorithms.Annealed,
         algorithms.EnvelopeEuler,
         algorithms.Euler,
+        algorithms.ExponentialFlow,
         algorithms.ForwardBackward,
         algorithms.FullProx,
         algorithms.MetropolisAdjusted,
+        algorithms.StabilisedEuler,
     )
 }
 
@@ -49,13 +50,8 @@ class DamagedResultError(ValueError):
 
 
 def save(result: Result, path: str | Path) -> Path:
-    """Write beside the target first and rename, so that a folder is whole or not there."""
-    target = Path(path)
-    if target.exists() and not _may_replace(target):
-        raise FileExistsError(
-            f"path {str(target)!r} exists and holds something that is not a pipla result; "
-            "choose another."
-        )
+    """Write a folder that is whole or not there."""
+    target = folders.claim(path, _FILES, "a pipla result")
     arrays: dict[str, np.ndarray] = {}
     snapshot = result.snapshot
     content = {
@@ -75,24 +71,9 @@ def save(result: Result, path: str | Path) -> Path:
         },
     }
     text = json.dumps(content, indent=1, allow_nan=False)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    old = fresh.with_name(f"{fresh.name}.old")
-    try:
+    with folders.whole_folder(target, _FILES, "a pipla result") as fresh:
         np.savez(fresh / "arrays.npz", **arrays)  # type: ignore[arg-type]
         (fresh / "result.json").write_text(text)
-        fresh.chmod(0o755)
-        if target.exists():
-            target.rename(old)
-        try:
-            fresh.rename(target)
-        except BaseException:
-            if old.exists():
-                old.rename(target)
-            raise
-    finally:
-        for rest in (fresh, old):
-            shutil.rmtree(rest, ignore_errors=True)
     return target
 
 
@@ -137,11 +118,6 @@ def load(path: str | Path) -> Result:
         raise DamagedResultError(
             f"the result in {str(folder)!r} is damaged or not complete: {error}"
         ) from error
-
-
-def _may_replace(target: Path) -> bool:
-    """Whether a folder is empty or holds a result and nothing else."""
-    return target.is_dir() and {file.name for file in target.iterdir()} in (set(), _FILES)
 
 
 def _refuse_constant(name: str) -> None:

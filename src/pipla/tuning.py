@@ -108,6 +108,8 @@ def broken_conditions(
     algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree
 ) -> list[str]:
     """Sentences, one for each condition of the theory that the settings break at this start."""
+    if not algorithm.limited:
+        return []
     algorithm = complete(algorithm, model, theta, particles)
     scale = getattr(algorithm, "theta_scale", 1.0)
     curvature = measure_curvature(model, theta, particles, scale)

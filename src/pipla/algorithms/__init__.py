@@ -1,9 +1,11 @@
-"""The algorithm family: four schemes that share one kernel, and the paper's names for them."""
+"""The algorithm family: schemes that share one kernel, and the paper's names for them."""
 
 from pipla.algorithms.adaptive import Adaptive
+from pipla.algorithms.annealed import Annealed
 from pipla.algorithms.base import Algorithm, Info, Limits, State
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
+from pipla.algorithms.flow import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
 from pipla.algorithms.langevin import Langevin
@@ -18,8 +20,12 @@ from pipla.algorithms.presets import (
     PIPGLA,
     PIPULA,
     PPGD,
+    RPL,
+    SAPG,
+    SKROCK,
     SOUL,
 )
+from pipla.algorithms.skrock import StabilisedEuler
 
 __all__ = [
     "IPLA",
@@ -31,16 +37,22 @@ __all__ = [
     "PIPGLA",
     "PIPULA",
     "PPGD",
+    "RPL",
+    "SAPG",
+    "SKROCK",
     "SOUL",
     "Adaptive",
     "Algorithm",
+    "Annealed",
     "EnvelopeEuler",
     "Euler",
+    "ExponentialFlow",
     "ForwardBackward",
     "FullProx",
     "Info",
     "Langevin",
     "Limits",
     "MetropolisAdjusted",
+    "StabilisedEuler",
     "State",
 ]

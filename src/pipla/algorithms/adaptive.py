@@ -7,7 +7,7 @@ goes, and nobody has to know it beforehand.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import checks
+from pipla.algorithms.annealed import fraction
 from pipla.algorithms.base import Algorithm, Info, Limits, State
 from pipla.algorithms.langevin import Langevin, number
 from pipla.algorithms.noise import normals_like
@@ -50,6 +51,8 @@ class Adaptive(Algorithm):
         scheme: which scheme; its `step_size` and `theta_scale` are replaced.
         first, last, change_after: $f_0$, $f_\infty$ and $n_0$.
     """
+
+    limited: ClassVar[bool] = False
 
     scheme: Langevin
     first: Array = eqx.field(converter=number, default=1.0)
@@ -87,8 +90,8 @@ class Adaptive(Algorithm):
         self, key: Key[Array, ""], state: AdaptiveState, model: Model
     ) -> tuple[AdaptiveState, Info]:
         state = self._measure(state, state.steps.astype(jnp.int32), model)
-        fraction = self.last + (self.first - self.last) / (1 + state.steps / self.change_after) ** 2
-        step_size = fraction / (2 * _or_one(state.stiffness))
+        share = fraction(state.steps, self.first, self.last, self.change_after)
+        step_size = share / (2 * _or_one(state.stiffness))
         scale = jax.tree.map(
             lambda s: jnp.minimum(_or_one(state.stiffness) / jnp.where(s > 0, s, jnp.inf), 1.0),
             state.theta_stiffness,

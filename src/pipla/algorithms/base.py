@@ -42,6 +42,9 @@ class Algorithm(eqx.Module):
     #: The numbers without which a step cannot be made; `None` leaves one to `pipla.tuning`.
     needs: ClassVar[tuple[str, ...]] = ()
 
+    #: Whether `limits` depend on the curvature at all, which costs a power iteration to measure.
+    limited: ClassVar[bool] = True
+
     @abc.abstractmethod
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
         """The state before the first step."""

@@ -59,7 +59,7 @@ class ForwardBackward(Langevin):
         smoothing = 0.5 * self._lam if self.reflected else self._lam
         point = self.solve(half, half_particles, smoothing, warm, model, scale_point=self.published)
         if self.reflected:
-            point = point._replace(x=_mirrored(half, half_particles, point.x, model))
+            point = point._replace(x=mirrored(half, half_particles, point.x, model))
         return Move(point.theta, point.x, point.warm, slope, point.gap)
 
     @property
@@ -77,7 +77,7 @@ class ForwardBackward(Langevin):
         )
 
 
-def _mirrored(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:
+def mirrored(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:
     """The particles reflected at their proximal points, where the potential is finite there.
 
     A particle thrown so far that its mirror image lies beyond the opposite border stays at the

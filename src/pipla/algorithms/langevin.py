@@ -10,7 +10,7 @@ the particle block, too: there $\gamma$ and $\lambda$ become $\gamma M$ and $\la
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -27,7 +27,7 @@ from pipla.prox.base import Solution
 if TYPE_CHECKING:
     from optax import GradientTransformation
 
-ThetaUpdate = Literal["prox", "gradient", "frozen"]
+ThetaUpdate = Literal["prox", "gradient", "closed-form", "frozen"]
 
 
 class Noise(NamedTuple):
@@ -69,7 +69,9 @@ class Langevin(Algorithm):
         theta_scale: $P$: a number, a pytree of numbers like theta, or `"auto"` (1/d of the block
             of x that each part of theta is coupled to).
         theta_update: `"prox"` moves theta by the joint prox; `"gradient"` by the gradient of the
-            whole potential, with the prox over x only (hybrid); `"frozen"` not at all (a sampler).
+            whole potential, with the prox over x only (hybrid); `"closed-form"` to the best theta
+            for the particles there are, as homogeneous terms and a learned Gaussian noise have one,
+            without step size or noise; `"frozen"` not at all (a sampler).
         theta_noise: whether theta gets noise of its own.
         theta_optimizer: an optax transformation that turns the scheme's displacement of theta,
             $(\\theta - \\theta_+)/\\gamma$, into its step; `optax.sgd(step_size)` changes nothing.
@@ -93,7 +95,7 @@ class Langevin(Algorithm):
 
     def __check_init__(self) -> None:
         checks.positive("step_size", self.step_size)
-        checks.choice("theta_update", self.theta_update, ("prox", "gradient", "frozen"))
+        checks.choice("theta_update", self.theta_update, get_args(ThetaUpdate))
         checks.whole("num_moves", self.num_moves, least=1)
         checks.scale("theta_scale", self.theta_scale)
         if self.theta_noise and self.num_moves > 1:
@@ -102,10 +104,10 @@ class Langevin(Algorithm):
                 "moves would average the noise away."
             )
         check_optimizer(self.theta_optimizer)
-        if self.theta_optimizer is not None and (self.theta_noise or self.theta_update == "frozen"):
+        if self.theta_optimizer is not None and (self.theta_noise or not self._theta_drifts):
             raise ValueError(
                 "theta_optimizer drives a theta without noise: use MYPGD, PGD, PPGD or SOUL, or "
-                "PIPGLA with theta_noise=False, and not theta_update='frozen'."
+                "PIPGLA with theta_noise=False, and not theta_update='frozen' or 'closed-form'."
             )
 
     @abc.abstractmethod
@@ -120,7 +122,7 @@ class Langevin(Algorithm):
 
     def step(self, key: Key[Array, ""], state: State, model: Model) -> tuple[State, Info]:
         move = self._moves(key, state, model)
-        theta, optimizer = self._theta_after(state, move.theta)
+        theta, optimizer = self._theta_after(state, move, model)
         info = Info(move.slope.theta, move.slope.particles, move.gap)
         return State(theta, move.particles, move.warm, optimizer), info
 
@@ -143,8 +145,8 @@ class Langevin(Algorithm):
         return model.gradients(theta, particles, nonsmooth_theta=hybrid)
 
     def descend(self, theta: PyTree, slope: PyTree) -> PyTree:
-        r"""$\theta - \gamma P \nabla$, or theta itself when it is frozen."""
-        if self.theta_update == "frozen":
+        r"""$\theta - \gamma P \nabla$, or theta itself where it does not drift."""
+        if not self._theta_drifts:
             return theta
         return jax.tree.map(
             lambda t, p, g: t - self._gamma * p * g, theta, self._scales(theta), slope
@@ -154,8 +156,12 @@ class Langevin(Algorithm):
         self, theta: PyTree, particles: PyTree, slope: PyTree, model: Model
     ) -> PyTree:
         r"""$X - \gamma M \nabla$."""
-        metric = model.particle_scale(theta, particles)
+        metric = self.metric(theta, particles, model)
         return jax.tree.map(lambda x, m, g: x - self._gamma * m * g, particles, metric, slope)
+
+    def metric(self, theta: PyTree, particles: PyTree, model: Model) -> PyTree:
+        """$M$: one number for each leaf of x."""
+        return model.particle_scale(theta, particles)
 
     def solve(
         self,
@@ -180,7 +186,7 @@ class Langevin(Algorithm):
             lam_theta = jax.tree.map(lambda _: smoothing, theta)
         else:
             lam_theta = jax.tree.map(lambda p: smoothing * p, scales)
-        metric = model.particle_scale(theta, particles)
+        metric = self.metric(theta, particles, model)
         lam_x = jax.tree.map(lambda m: smoothing * m, metric)
         solution = model.solve(theta, particles, lam_theta, lam_x, warm)
         if self.theta_update == "prox":
@@ -202,9 +208,9 @@ class Langevin(Algorithm):
         cloud = jax.tree.map(
             lambda xi, m: jnp.sqrt(2 * self._gamma * m) * xi,
             cloud_normals(cloud_key, particles, antithetic=self.antithetic),
-            model.particle_scale(theta, particles),
+            self.metric(theta, particles, model),
         )
-        if not self.theta_noise or self.theta_update == "frozen":
+        if not self.theta_noise or not self._theta_drifts:
             return Noise(jax.tree.map(jnp.zeros_like, theta), cloud)
         count = num_particles(particles)
         own = jax.tree.map(
@@ -235,10 +241,17 @@ class Langevin(Algorithm):
         still = jax.tree.map(jnp.zeros_like, particles)
         return Move(theta, particles, warm, Gradients(slope, still), jnp.max(history[2]))
 
-    def _theta_after(self, state: State, target: PyTree) -> tuple[PyTree, PyTree]:
+    @property
+    def _theta_drifts(self) -> bool:
+        """Whether theta moves by steps of its own."""
+        return self.theta_update in ("prox", "gradient")
+
+    def _theta_after(self, state: State, move: Move, model: Model) -> tuple[PyTree, PyTree]:
+        if self.theta_update == "closed-form":
+            return model.closed_form(state.theta, move.particles), None
         if self.theta_update == "frozen":
             return state.theta, None
         if self.theta_optimizer is None:
-            return target, None
-        slope = jax.tree.map(lambda t, new: (t - new) / self._gamma, state.theta, target)
+            return move.theta, None
+        slope = jax.tree.map(lambda t, new: (t - new) / self._gamma, state.theta, move.theta)
         return optimizer_step(self.theta_optimizer, slope, state.optimizer, state.theta)

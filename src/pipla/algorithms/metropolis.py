@@ -69,6 +69,7 @@ class MetropolisAdjusted(Algorithm):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("step_size", "smoothing")
+    limited: ClassVar[bool] = False
 
     step_size: Array | None = eqx.field(converter=number, default=None)
     smoothing: Array | None = eqx.field(converter=number, default=None)

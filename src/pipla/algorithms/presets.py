@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from pipla.algorithms.annealed import Annealed
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
+from pipla.algorithms.flow import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
 from pipla.algorithms.langevin import Langevin
+from pipla.algorithms.skrock import StabilisedEuler
 
 Scheme = TypeVar("Scheme", bound=Langevin)
 
@@ -88,4 +91,54 @@ def PGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> Forwar
     """Proximal gradient Langevin (Salim et al. 2019): a sampler, theta frozen."""
     return _preset(
         ForwardBackward, "PGLA", step_size, smoothing=smoothing, theta_update="frozen", **options
+    )
+
+
+def RPL(
+    step_size: Any = 0.03, *, first: Any = 10.0, change_after: Any = 15.0, **options: Any
+) -> Annealed:
+    """Reflected-prox Langevin: the exact flow of a Gaussian likelihood, and a reflected prox.
+
+    For models of a `GaussianLikelihood` whose operator has an eigenbasis, with any prox term.
+    `step_size` is a pure number (see `pipla.algorithms.ExponentialFlow`); the first steps are
+    `first` times as long. Theta is set in closed form, and particles come in antithetic pairs,
+    unless `options` say otherwise.
+    """
+    chosen = {"theta_update": "closed-form", "antithetic": True, "theta_noise": False} | options
+    scheme = _preset(ExponentialFlow, "RPL", step_size, **chosen)
+    return Annealed(scheme, first, change_after, name="RPL")
+
+
+def SKROCK(
+    step_size: Any = None, smoothing: Any = None, *, num_stages: int = 10, **options: Any
+) -> StabilisedEuler:
+    """Stabilised Langevin (Pereyra, Vargas and Zygalakis 2020), `num_stages` gradients a step."""
+    chosen = {"theta_update": "gradient", "theta_noise": False} | options
+    return _preset(
+        StabilisedEuler, "SKROCK", step_size, smoothing=smoothing, num_stages=num_stages, **chosen
+    )
+
+
+def SAPG(
+    step_size: Any = None, smoothing: Any = None, *, gain: Any = 10.0, **options: Any
+) -> EnvelopeEuler:
+    r"""Stochastic approximation proximal gradient (Vidal et al. 2020), the imaging peer.
+
+    One MYULA chain (give one particle); theta follows the slope of the whole potential with steps
+    $c\,k^{-0.8}/d$, where `gain` is $c$ (its authors take $0.1/t_0$ from the first strength $t_0$).
+    """
+    from optax import sgd
+
+    def schedule(count: Any) -> Any:
+        return gain * (count + 1.0) ** -0.8
+
+    chosen = {"theta_update": "gradient", "theta_scale": "auto"} | options
+    return _preset(
+        EnvelopeEuler,
+        "SAPG",
+        step_size,
+        smoothing=smoothing,
+        theta_noise=False,
+        theta_optimizer=sgd(schedule),
+        **chosen,
     )

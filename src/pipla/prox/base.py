@@ -91,6 +91,24 @@ class Term(eqx.Module):
         point = self.prox(theta, x, lam_theta, lam_x)
         return _slope(theta, point[0], lam_theta), _slope(x, point[1], lam_x)
 
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        r"""Theta where the mean of $g_2(\cdot, X^i)$ over the cloud is smallest; not all terms know it.
+
+        Terms on parts of theta leave the other parts as they are.
+        """
+        if not self.uses_theta:
+            return theta
+        raise TypeError(
+            f"{type(self).__name__} has no closed-form theta; use theta_update='prox' or 'gradient'."
+        )
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        """For each leaf of x the time in which diffusion is felt by this term: its length squared.
+
+        1 for terms without a length of their own.
+        """
+        return jax.tree.map(lambda leaf: jnp.ones((), jnp.result_type(leaf)), x)
+
     def on(self, *, theta: Address | None = None, x: Address | None = None) -> Term:
         """This term acting on parts of theta and x: `L1().on(x="weights")`."""
         from pipla.prox.calculus import On

@@ -49,6 +49,15 @@ class Scaled(Iterative):
         return solution._replace(gap=solution.gap * self.weight.astype(solution.gap.dtype))
 
 
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, particles)
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda unit: unit / self.weight.astype(unit.dtype) ** 2, self.term.time_unit(theta, x)
+        )
+
+
 class Translated(Iterative):
     r"""$g_2(\theta, x - s)$: its prox is that of $g_2$ between two shifts."""
 
@@ -80,6 +89,12 @@ class Translated(Iterative):
     ) -> Solution:
         solution = self.term.solve(theta, self._moved(x, -1), lam_theta, lam_x, warm)
         return solution._replace(x=self._moved(solution.x, 1))
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, jax.vmap(lambda x: self._moved(x, -1))(particles))
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.time_unit(theta, x)
 
 
 class On(Iterative):
@@ -115,6 +130,15 @@ class On(Iterative):
             x=put_part(x, self.x, solution.x),
         )
 
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        own = part("theta", theta, self.theta)
+        best = self.term.closed_form(own, part("x", particles, self.x))
+        return put_part(theta, self.theta, best)
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
+        return put_part(super().time_unit(theta, x), self.x, own)
+
 
 class Sum(Iterative):
     """A sum of terms on disjoint parts: the joint prox is each term's own, one after the other."""
@@ -142,6 +166,18 @@ class Sum(Iterative):
             theta, x, gap = solution.theta, solution.x, gap + solution.gap
             next_warm.append(solution.warm)
         return Solution(theta, x, tuple(next_warm), gap)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        for term in self.terms:
+            theta = term.closed_form(theta, particles)
+        return theta
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        # The parts are disjoint: at each leaf all factors but one are 1.
+        unit = super().time_unit(theta, x)
+        for term in self.terms:
+            unit = jax.tree.map(jnp.multiply, unit, term.time_unit(theta, x))
+        return unit
 
 
 def separable_sum(*terms: Term) -> Sum:

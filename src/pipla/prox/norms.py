@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from pipla.prox.base import Fixed, Scalar
 from pipla.prox.checks import Number, hyperparameter, not_negative, positive
@@ -42,6 +42,10 @@ class SoftThreshold(Fixed):
     def shrink(self, x: Array, lam: Scalar) -> Array:
         amplitudes, rebuild = self.decompose(x)
         return rebuild(jnp.maximum(amplitudes - lam * self.weight.astype(x.dtype), 0))
+
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        r"""$w^{-2}$."""
+        return 1 / self.weight.astype(x.dtype) ** 2
 
 
 class L1(SoftThreshold):

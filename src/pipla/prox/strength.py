@@ -85,6 +85,17 @@ class Strength(Iterative):
         value = jnp.exp(exponent) * self.regulariser.value(None, x)
         return value - self._degrees(x) * exponent if self.normalised else value
 
+    def closed_form(self, theta: Array, particles: Array) -> Array:
+        r"""$w = d / \overline{R(X)}$, so $\theta = \log(d/\overline{R(X)})/r$."""
+        if not self.normalised:
+            return super().closed_form(theta, particles)
+        mean = jnp.mean(jax.vmap(lambda x: self.regulariser.value(None, x))(particles))
+        return jnp.log(self._degrees(particles[0]) / mean) / self.rate.astype(particles.dtype)
+
+    def time_unit(self, theta: Array, x: Array) -> Array:
+        r"""$w^{-2}$ times that of $R$."""
+        return jnp.exp(-2 * self.rate.astype(x.dtype) * theta) * self.regulariser.time_unit(None, x)
+
     def warm_start(self, theta: Array, x: Array) -> PyTree:
         return self.regulariser.warm_start(None, x)
 

@@ -1,0 +1,256 @@
+r"""Linear operators $H$ as small pytrees: `apply`, `adjoint` and, where there is one, an eigenbasis.
+
+The eigenbasis diagonalises $H^\top H$. What a Gaussian likelihood does to x can be done exactly in
+it: its gradient, its proximal map, its Ornstein-Uhlenbeck flow.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from pipla.blur import Boundary, blur_matrix, centred, separate
+
+
+class Eigenbasis(eqx.Module):
+    r"""An orthogonal change of coordinates $F$ with $H^\top H = F^{-1}\,\mathrm{diag}(a)\,F$."""
+
+    eigenvalues: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def forward(self, x: Array) -> Array:
+        """The coordinates $F x$."""
+
+    @abc.abstractmethod
+    def inverse(self, coordinates: Array) -> Array:
+        """The x of these coordinates."""
+
+
+class Operator(eqx.Module):
+    """A linear map from x to what would be observed without noise."""
+
+    @abc.abstractmethod
+    def apply(self, x: Array) -> Array:
+        """$H x$."""
+
+    @abc.abstractmethod
+    def adjoint(self, y: Array) -> Array:
+        r"""$H^\top y$."""
+
+    def eigenbasis(self) -> Eigenbasis | None:
+        r"""Of $H^\top H$; `None` where nobody knows one. Costs more than a product: call it once."""
+        return None
+
+    def __matmul__(self, other: Operator) -> Operator:
+        """First `other`, then this one: `Mask(seen) @ CircularConvolution(psf, shape)`."""
+        if not isinstance(other, Operator):
+            return NotImplemented
+        return Composed(self, other)
+
+
+class Composed(Operator):
+    """One operator after another."""
+
+    last: Operator
+    first: Operator
+
+    def apply(self, x: Array) -> Array:
+        return self.last.apply(self.first.apply(x))
+
+    def adjoint(self, y: Array) -> Array:
+        return self.first.adjoint(self.last.adjoint(y))
+
+
+class Diagonal(Eigenbasis):
+    """The coordinates are those of x itself."""
+
+    eigenvalues: Array
+
+    def forward(self, x: Array) -> Array:
+        return x
+
+    def inverse(self, coordinates: Array) -> Array:
+        return coordinates
+
+
+class Identity(Operator):
+    """$H x = x$: denoising."""
+
+    def apply(self, x: Array) -> Array:
+        return x
+
+    def adjoint(self, y: Array) -> Array:
+        return y
+
+    def eigenbasis(self) -> Eigenbasis:
+        return Diagonal(jnp.ones(()))
+
+
+class Mask(Operator):
+    """$H x = m x$, element by element: a mask of zeros (missing) and ones, or any weights."""
+
+    mask: Array = eqx.field(converter=lambda m: jnp.asarray(m, jnp.result_type(float)))
+
+    def apply(self, x: Array) -> Array:
+        return self.mask * x
+
+    def adjoint(self, y: Array) -> Array:
+        return self.mask * y
+
+    def eigenbasis(self) -> Eigenbasis:
+        return Diagonal(self.mask**2)
+
+
+class Fourier(Eigenbasis):
+    """The real discrete Fourier transform over some axes, scaled to keep lengths."""
+
+    eigenvalues: Array
+    shape: tuple[int, ...] = eqx.field(static=True)
+    axes: tuple[int, ...] = eqx.field(static=True)
+
+    def forward(self, x: Array) -> Array:
+        return jnp.fft.rfftn(x, axes=self.axes, norm="ortho")
+
+    def inverse(self, coordinates: Array) -> Array:
+        sizes = [self.shape[axis] for axis in self.axes]
+        return jnp.fft.irfftn(coordinates, s=sizes, axes=self.axes, norm="ortho")
+
+
+class CircularConvolution(Operator):
+    r"""Convolution over `axes` as if x repeated for ever; a product of Fourier transforms.
+
+    Arguments:
+        psf: the kernel, with as many axes as `axes`; its centre is the element at `size // 2`.
+        shape: of x. Colour pictures of shape (rows, columns, channels) have `axes=(0, 1)`.
+        axes: which axes of x; by default the first ones.
+    """
+
+    spectrum: Array
+    shape: tuple[int, ...] = eqx.field(static=True)
+    axes: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, psf: Any, shape: tuple[int, ...], axes: tuple[int, ...] | None = None):
+        psf = np.asarray(psf, np.float64)
+        self.shape = tuple(shape)
+        self.axes = tuple(range(psf.ndim)) if axes is None else tuple(axes)
+        kernel = centred(psf, self.shape, self.axes)
+        spectrum = np.fft.rfftn(kernel, axes=self.axes)
+        # Of the precision of the floats: complex64 beside float32.
+        self.spectrum = jnp.asarray(
+            spectrum, jnp.result_type(jnp.result_type(float), jnp.complex64)
+        )
+
+    def apply(self, x: Array) -> Array:
+        return self._times(x, self.spectrum)
+
+    def adjoint(self, y: Array) -> Array:
+        return self._times(y, self.spectrum.conj())
+
+    def _times(self, x: Array, spectrum: Array) -> Array:
+        basis = self.eigenbasis()
+        return basis.inverse(spectrum * basis.forward(x))
+
+    def eigenbasis(self) -> Fourier:
+        return Fourier(jnp.abs(self.spectrum) ** 2, self.shape, self.axes)
+
+
+class Rotations(Eigenbasis):
+    """An orthogonal matrix for each of some axes."""
+
+    eigenvalues: Array
+    rotations: tuple[Array, ...]
+    axes: tuple[int, ...] = eqx.field(static=True)
+
+    def forward(self, x: Array) -> Array:
+        return _along(tuple(v.T for v in self.rotations), x, self.axes)
+
+    def inverse(self, coordinates: Array) -> Array:
+        return _along(self.rotations, coordinates, self.axes)
+
+
+class Separable(Operator):
+    r"""A matrix for each of some axes: $H x = A x B^\top$ for a picture.
+
+    Its eigenbasis takes one small eigendecomposition an axis, and is applied by matrix products.
+
+    Arguments:
+        matrices: one for each axis.
+        axes: which axes of x; by default the first ones.
+        ndim: how many axes x has; by default as many as there are matrices.
+    """
+
+    matrices: tuple[Array, ...]
+    axes: tuple[int, ...] = eqx.field(static=True)
+    ndim: int = eqx.field(static=True)
+
+    def __init__(self, matrices: Any, axes: tuple[int, ...] | None = None, ndim: int | None = None):
+        self.matrices = tuple(jnp.asarray(m, jnp.result_type(float)) for m in matrices)
+        self.axes = tuple(range(len(self.matrices))) if axes is None else tuple(axes)
+        self.ndim = len(self.matrices) if ndim is None else ndim
+
+    def apply(self, x: Array) -> Array:
+        return _along(self.matrices, x, self.axes)
+
+    def adjoint(self, y: Array) -> Array:
+        return _along(tuple(m.T for m in self.matrices), y, self.axes)
+
+    def eigenbasis(self) -> Rotations:
+        rotations = []
+        eigenvalues = np.ones((1,) * self.ndim)
+        for given, axis in zip(self.matrices, self.axes, strict=True):
+            matrix = np.asarray(given, np.float64)
+            values, vectors = np.linalg.eigh(matrix.T @ matrix)
+            rotations.append(jnp.asarray(vectors, jnp.result_type(float)))
+            along = [1] * self.ndim
+            along[axis] = len(values)
+            eigenvalues = eigenvalues * np.maximum(values, 0.0).reshape(along)
+        return Rotations(
+            jnp.asarray(eigenvalues, jnp.result_type(float)), tuple(rotations), self.axes
+        )
+
+
+class Dense(Operator):
+    """Any matrix, for an x with one axis. The eigenbasis takes time cubic in its length."""
+
+    matrix: Array = eqx.field(converter=lambda m: jnp.asarray(m, jnp.result_type(float)))
+
+    def __check_init__(self) -> None:
+        if self.matrix.ndim != 2:
+            raise ValueError(f"matrix must have two axes, got shape {self.matrix.shape}.")
+
+    def apply(self, x: Array) -> Array:
+        return self.matrix @ x
+
+    def adjoint(self, y: Array) -> Array:
+        return self.matrix.T @ y
+
+    def eigenbasis(self) -> Eigenbasis:
+        return Separable((self.matrix,)).eigenbasis()
+
+
+def convolution(
+    psf: Any, shape: tuple[int, ...], boundary: Boundary = "circular", axes: Any = None
+) -> Operator:
+    """The blur by `psf` of pictures of this shape; see `pipla.blur` for kernels and boundaries."""
+    psf = np.asarray(psf, np.float64)
+    if boundary == "circular":
+        return CircularConvolution(psf, shape, axes)
+    axes = tuple(range(psf.ndim)) if axes is None else tuple(axes)
+    centred(psf, shape, axes)  # the same errors for the same mistakes
+    kernels = separate(psf)
+    matrices = [
+        blur_matrix(k, shape[axis], boundary) for k, axis in zip(kernels, axes, strict=True)
+    ]
+    return Separable(matrices, axes, len(shape))
+
+
+def _along(matrices: tuple[Array, ...], x: Array, axes: tuple[int, ...]) -> Array:
+    """Each matrix applied along its axis."""
+    for matrix, axis in zip(matrices, axes, strict=True):
+        x = jnp.moveaxis(jnp.tensordot(matrix, x, axes=(1, axis)), 0, axis)
+    return x
