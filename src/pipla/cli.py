@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from pipla.blur import Boundary
+
 app = typer.Typer(
     help="Maximum marginal likelihood in latent variable models with kinks.",
     no_args_is_help=True,
@@ -131,6 +133,42 @@ def experiment_compare(
 
     with _one_line_errors():
         print(comparison_table(folders).text())
+
+
+@app.command()
+def deblur(
+    picture: Annotated[Path, typer.Argument(help="PNG, TIFF or NPY; grey or colour.")],
+    blur: Annotated[str, typer.Option(help="box:9, gaussian:2 or a file psf.npy.")],
+    boundary: Annotated[
+        Boundary,
+        typer.Option(help="What the blur saw beyond the edge: circular, reflect or renormalised."),
+    ] = "circular",
+    noise: Annotated[
+        str, typer.Option(help="Standard deviation of the noise; auto estimates, learn learns it.")
+    ] = "auto",
+    isotropic: Annotated[bool, typer.Option("--isotropic", help="Isotropic variation.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default beside the picture.")] = None,
+) -> None:
+    """Restore a blurred, noisy picture; how much to smooth is learned."""
+    from pipla.deblur import deblur as run_deblur
+
+    out = out or picture.with_name(f"{picture.stem}-restored")
+    with _one_line_errors():
+        try:
+            run_deblur(
+                picture,
+                blur,
+                boundary=boundary,
+                noise=noise,
+                isotropic=isotropic,
+                seed=seed,
+                out=out,
+            )
+        except KeyboardInterrupt:
+            print("\nStopped before anything could be averaged; nothing was written.")
+            raise typer.Exit(130) from None
+    print(f"The page: {out / 'report.html'}")
 
 
 @app.command()

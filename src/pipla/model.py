@@ -138,8 +138,9 @@ class Model(eqx.Module):
         The terms, and a smooth part that offers `closed_form` (`GaussianLikelihood` does), each set
         their own parts of theta; a smooth part that does not must not depend on theta.
         """
-        if hasattr(self.smooth, "closed_form"):
-            theta = self.smooth.closed_form(theta, particles)
+        known: Any = getattr(self.smooth, "closed_form", None)
+        if known is not None:
+            theta = known(theta, particles)
         elif self._smooth_uses_theta(theta, particles):
             raise TypeError(
                 "theta_update='closed-form' needs a smooth part that does not depend on theta, or "

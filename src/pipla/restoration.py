@@ -22,7 +22,7 @@ from pipla.map_estimate import map_estimate
 from pipla.model import Model
 from pipla.operators import Operator
 from pipla.prox import TVStrength
-from pipla.result import Result
+from pipla.result import Result, Status
 from pipla.run import run
 from pipla.save import Save
 
@@ -112,6 +112,9 @@ def restore(
         num_particles: an even number.
         maximise: find the most probable picture, too.
 
+    Raises:
+        KeyboardInterrupt: before anything could be averaged; later, what there is is returned.
+
     Example:
         >>> import numpy as np, pipla
         >>> truth = np.kron([[0.0, 100.0], [50.0, 0.0]], np.ones((16, 16)))
@@ -124,7 +127,7 @@ def restore(
     checks.positive("noise", noise)
     if strength is not None and noise is None:
         raise ValueError("noise must be given where the strength is: one of them sets the other.")
-    observed = checked_picture(observed)
+    observed = _numbers(observed)
     model = tv_model(operator, observed, noise, isotropic=isotropic, axes=axes)
     first = _start(operator, observed)
     penalty = float(model.nonsmooth.value(_theta(0.0, noise, 0.0), first))  # at strength 1
@@ -146,43 +149,59 @@ def restore(
         save=Save(moments_every=1),
         progress=progress,
     )
-    learned = result.theta if noise is not None else result.theta["strength"]
-    stderr = result.theta_stderr if noise is not None else result.theta_stderr["strength"]
+    if result.x_mean is None:
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        raise FloatingPointError(f"the picture could not be restored: {result.message}")
     best = None
     if maximise:
         best = np.asarray(map_estimate(model, result.theta, jnp.asarray(result.x_mean)).x)
-    found = float(np.exp(learned))
+    known = noise is not None
+    log_strength, log_stderr = (
+        tree if known else tree["strength"] for tree in (result.theta, result.theta_stderr)
+    )
+    found = float(np.exp(log_strength))
     return Restoration(
         mean=np.asarray(result.x_mean),
         deviation=np.sqrt(np.asarray(result.x_variance)),
         best=best,
         strength=found,
-        strength_stderr=0.0 if strength is not None else found * float(stderr),
-        noise=float(noise) if noise is not None else float(np.exp(result.theta["noise"])),
+        strength_stderr=found * float(log_stderr) if strength is None else 0.0,
+        noise=float(noise if noise is not None else np.exp(result.theta["noise"])),
         evaluations=num_particles * result.num_steps,
         seconds=time.perf_counter() - began - result.compile_seconds,
         result=result,
     )
 
 
-def checked_picture(observed: Any, name: str = "observed") -> Array:
-    """A picture of finite real numbers with at least two rows and columns."""
-    array = np.asarray(observed)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
-    if array.ndim < 2 or min(array.shape[:2]) < 2:
+def estimate_noise(observed: Any, channel_axis: int | None = None) -> float:
+    """The standard deviation of the noise, from the finest details of what was observed.
+
+    Donoho's median of wavelet coefficients (scikit-image). Right where the picture itself has
+    little at the finest scale, as a blurred one; on a sharp picture it is too large by its texture.
+    """
+    from skimage.restoration import estimate_sigma
+
+    picture = np.asarray(_numbers(observed), np.float64)
+    found = float(estimate_sigma(picture, average_sigmas=True, channel_axis=channel_axis))
+    if not found > 0:
         raise ValueError(
-            f"{name} must be a picture with at least two rows and two columns, got shape "
+            "noise cannot be estimated: the finest details of the picture are exactly 0; give the "
+            "standard deviation of the noise as a number."
+        )
+    return found
+
+
+def _numbers(observed: Any) -> Array:
+    array = np.asarray(observed)
+    if array.dtype.kind not in "fiub" or array.size == 0:
+        raise TypeError(
+            f"observed must be an array of real numbers, got dtype {array.dtype} and shape "
             f"{array.shape}."
         )
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        raise ValueError(
-            f"{name} has {len(bad)} pixels that are NaN or infinite, the first at "
-            f"{tuple(int(i) for i in bad[0])}; fill them in, or tell `pipla.operators.Mask` that "
-            "they are missing."
-        )
-    return jnp.asarray(array, jnp.result_type(float))
+    observed = jnp.asarray(array, jnp.result_type(float))
+    checks.finite("observed", observed)
+    return observed
 
 
 def _theta(log_strength: float, noise: float | None, log_noise: float) -> Any:

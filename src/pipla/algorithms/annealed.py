@@ -59,7 +59,9 @@ class Annealed(Algorithm):
         self, key: Key[Array, ""], state: AnnealedState, model: Model
     ) -> tuple[AnnealedState, Info]:
         factor = fraction(state.steps, self.first, jnp.ones_like(self.first), self.change_after)
-        scheme = eqx.tree_at(lambda a: a.step_size, self.scheme, self.scheme.step_size * factor)
+        scheme = eqx.tree_at(
+            lambda a: a.step_size, self.scheme, replace_fn=lambda gamma: gamma * factor
+        )
         inner, info = scheme.step(key, State(state.theta, state.particles, *state.inner), model)
         rest = (inner.warm, inner.optimizer)
         return AnnealedState(inner.theta, inner.particles, rest, state.steps + 1), info

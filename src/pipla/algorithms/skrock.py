@@ -1,4 +1,4 @@
-"""Stabilised explicit steps: a Chebyshev recursion of gradients makes steps as long as its square."""
+"""Stabilised explicit steps: s gradients in a Chebyshev recursion go as far as s² Euler steps."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ DAMPING = 0.05
 class StabilisedEuler(Langevin):
     r"""SK-ROCK (Abdulle, Almuslimani and Vilmart 2018) on $g_1$ and the envelope of $g_2$.
 
-    With $Z = \sqrt{2\gamma}\,\xi$ and $\nabla U^\lambda = \nabla g_1 + (x - \operatorname{prox})/\lambda$,
+    With $Z = \sqrt{2\gamma}\,\xi$ and
+    $\nabla U^\lambda = \nabla g_1 + (x - \operatorname{prox})/\lambda$,
 
     $$ K_1 = X - \mu_1 \gamma \nabla U^\lambda(X + \nu_1 Z) + \kappa_1 Z, \qquad
        K_j = -\mu_j \gamma \nabla U^\lambda(K_{j-1}) + \nu_j K_{j-1} + (1 - \nu_j) K_{j-2}, $$
 
-    and $X \leftarrow K_s$; the coefficients are those of damped Chebyshev polynomials. A step of $s$
-    gradients is stable up to $\gamma \approx 2 s^2/L$, where $s$ Euler steps reach $2s/L$. For
-    likelihoods without an exact flow.
+    and $X \leftarrow K_s$; the coefficients are those of damped Chebyshev polynomials. A step of
+    $s$ gradients is stable up to $\gamma \approx 2 s^2/L$, where $s$ Euler steps reach $2s/L$.
+    For likelihoods without an exact flow.
 
     Arguments:
         smoothing: $\lambda$.
