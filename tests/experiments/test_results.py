@@ -124,7 +124,7 @@ def test_a_folder_without_permission_is_refused_before_work(tmp_path, monkeypatc
     def refuse(**options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(storage.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(storage.folders.tempfile, "TemporaryFile", refuse)
     with pytest.raises(ResultsError, match="cannot be written to: Permission denied"):
         again(tmp_path / "out")
 

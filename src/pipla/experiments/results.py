@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+
+from pipla import folders
 
 FORMAT = 1
 _TOP = {
@@ -120,31 +119,16 @@ def save(results: Results, folder: Path) -> None:
     """Write the series, then the rows: a row in `results.json` has its series."""
     content = {"format": FORMAT, **{name: getattr(results, name) for name in _TOP}}
     text = json.dumps(_plain(content), indent=1, allow_nan=False)
-    _write(
+    folders.write_whole(
         folder / "series.npz",
         lambda file: np.savez_compressed(file, allow_pickle=False, **results.series),
     )
-    _write(folder / "results.json", lambda file: file.write(text.encode()))
-
-
-def _write(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    folders.write_whole(folder / "results.json", lambda file: file.write(text.encode()))
 
 
 def _check_writable(folder: Path) -> None:
     try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        folders.check_writable(folder)
     except OSError as error:
         raise ResultsError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from error
 

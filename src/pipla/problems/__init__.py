@@ -3,6 +3,7 @@
 from pipla.problems.base import Problem
 from pipla.problems.gaussian import gaussian_hierarchy
 from pipla.problems.logistic import logistic
+from pipla.problems.standard_pictures import find_picture
 from pipla.problems.toy import toy
 
-__all__ = ["Problem", "gaussian_hierarchy", "logistic", "toy"]
+__all__ = ["Problem", "find_picture", "gaussian_hierarchy", "logistic", "toy"]

@@ -42,6 +42,12 @@ class Problem(NamedTuple):
 
 def find_data(name: str) -> dict[str, np.ndarray]:
     """The arrays of a development data file in `$PIPLA_DATA`."""
+    with np.load(data_path(name), allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+def data_path(name: str) -> Path:
+    """A development data file in `$PIPLA_DATA`, which is there."""
     folder = os.environ.get("PIPLA_DATA")
     if not folder:
         raise FileNotFoundError(
@@ -50,5 +56,4 @@ def find_data(name: str) -> dict[str, np.ndarray]:
     path = Path(folder) / name
     if not path.is_file():
         raise FileNotFoundError(f"PIPLA_DATA = {folder!r} holds no file {name}.")
-    with np.load(path, allow_pickle=False) as file:
-        return {key: file[key] for key in file.files}
+    return path

@@ -1,0 +1,262 @@
+"""Pictures of users: PNG, TIFF and NPY in; PNG and NPY out, on the scale of the input."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: What a picture may be stored as; anything else that is a number is read as float64.
+DEPTHS = ("uint8", "uint16", "float32", "float64")
+_KINDS = {b"\x89PNG": "PNG", b"\x93NUM": "NPY", b"PK\x03\x04": "NPZ"}
+_KINDS |= dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "TIFF")
+
+
+class Picture(NamedTuple):
+    """A picture as numbers.
+
+    Attributes:
+        pixels: float64, of shape (rows, columns) or (rows, columns, 3), on the input's scale:
+            0 to 255 for 8 bits, 0 to 65535 for 16 bits, as stored for floats.
+        depth: what it was stored as: `"uint8"`, `"uint16"`, `"float32"` or `"float64"`.
+        limits: what is black and what is white: (0, 255), (0, 65535); for floats (0, 1) if all
+            pixels lie there, else their smallest and largest value.
+    """
+
+    pixels: np.ndarray
+    depth: str
+    limits: tuple[float, float]
+
+
+def read_picture(path: str | Path) -> Picture:
+    """Read a PNG, TIFF or NPY file (the content decides, not the name).
+
+    * 8 or 16 bits or floats, grey or colour. 1-, 2- and 4-bit pictures become 8-bit ones; a palette
+      becomes the colours it stands for, or grey if it has no others. Integers other than 8 or 16
+      bits without sign (NPY) are read as float64. Colour that is grey stays three channels.
+    * A second or fourth channel is transparency. If it is opaque everywhere it is dropped, with a
+      warning; otherwise it is an error, because what shines through is not known.
+    * A file with several pages, a picture with one row or column (total variation needs two of
+      each), and pixels that are NaN or infinite are errors.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not such a picture; the message says why and what to do.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no picture {str(path)!r}.")
+    if not path.is_file():
+        raise ValueError(f"picture {str(path)!r} is not a file; give a PNG, TIFF or NPY file.")
+    try:
+        with path.open("rb") as file:
+            kind = _KINDS.get(file.read(4))
+    except OSError as error:
+        raise ValueError(f"picture {str(path)!r} cannot be read: {error.strerror}.") from error
+    if kind == "NPZ":
+        raise ValueError(f"picture {str(path)!r} is an archive (npz?); save the one array as NPY.")
+    if kind is None:
+        raise ValueError(f"picture {str(path)!r} is not PNG, TIFF or NPY; convert it to one.")
+    try:
+        raw = {"PNG": _read_png, "TIFF": _read_tiff, "NPY": _read_npy}[kind](path)
+    except _Refused as error:
+        raise ValueError(f"picture {str(path)!r} {error}") from None
+    except Exception as error:  # damage shows as any error of the decoder
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(
+            f"picture {str(path)!r} cannot be read as {kind}, it may be damaged: {reason}"
+        ) from error
+    return as_picture(raw, f"picture {str(path)!r}")
+
+
+def as_picture(array: Any, name: str = "picture") -> Picture:
+    """An array as a picture, with the checks of `read_picture`.
+
+    >>> as_picture(np.array([[0, 255], [128, 7]], np.uint8)).limits
+    (0.0, 255.0)
+    """
+    raw = np.asarray(array)
+    if raw.dtype.kind not in "buif":
+        raise ValueError(f"{name} has dtype {raw.dtype}; give real numbers.")
+    if raw.dtype == bool:
+        raw = raw * np.uint8(255)
+    depth = "float32" if raw.dtype == np.float16 else str(raw.dtype.newbyteorder("="))
+    depth = depth if depth in DEPTHS else "float64"
+    if raw.ndim not in (2, 3) or (raw.ndim == 3 and raw.shape[2] not in (1, 2, 3, 4)):
+        raise ValueError(
+            f"{name} has shape {raw.shape}; give (rows, columns) or (rows, columns, 3): one grey "
+            "or colour picture at a time."
+        )
+    if min(raw.shape[:2]) < 2:
+        raise ValueError(
+            f"{name} has {raw.shape[0]} row(s) and {raw.shape[1]} column(s); total variation of a "
+            "picture needs at least two of each."
+        )
+    pixels = raw.astype(np.float64)
+    bad = np.argwhere(~np.isfinite(pixels))
+    if len(bad):
+        raise ValueError(
+            f"{name} has {len(bad)} pixel value(s) that are NaN or infinite among {pixels.size}, "
+            f"the first at {tuple(map(int, bad[0]))}; replace them first."
+        )
+    pixels = _without_alpha(pixels, depth, name)
+    return Picture(pixels, depth, _limits(pixels, depth))
+
+
+def write_picture(
+    folder: str | Path,
+    name: str,
+    pixels: np.ndarray,
+    depth: str,
+    limits: tuple[float, float] | None = None,
+) -> tuple[Path, Path]:
+    """Write `name.npy` and `name.png` into a folder that exists.
+
+    The NPY file holds the numbers as they are: float64 for depth `"float64"`, otherwise float32
+    (which tells 16-bit levels apart to 1/256). The PNG is for looking at: clipped to `limits`,
+    black to white, rounded; 8 bits for `"uint8"`, otherwise 16.
+
+    Arguments:
+        folder: where to.
+        name: of the files, without ending.
+        pixels: (rows, columns) or (rows, columns, 3), on the input's scale.
+        depth: of the input; `Picture.depth`.
+        limits: what is black and what is white; those of the depth by default, and for floats
+            (0, 1) or the range of `pixels`, as in `Picture`. Give `Picture.limits` to make a
+            restored float picture comparable with its input.
+    """
+    if depth not in DEPTHS:
+        raise ValueError(f"depth must be one of {', '.join(DEPTHS)}; got {depth!r}.")
+    pixels = np.asarray(pixels, np.float64)
+    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
+        raise ValueError(
+            f"pixels must have shape (rows, columns) or (rows, columns, 3), got {pixels.shape}."
+        )
+    if not np.isfinite(pixels).all():
+        raise ValueError(f"pixels of {name!r} are not all finite; nothing was written.")
+    low, high = _limits(pixels, depth) if limits is None else limits
+    white, dtype = (255, np.uint8) if depth == "uint8" else (65535, np.uint16)
+    span = high - low if high > low else 1.0  # a constant picture is black
+    levels = np.rint(white * np.clip((pixels - low) / span, 0, 1)).astype(dtype)
+    paths = Path(folder) / f"{name}.npy", Path(folder) / f"{name}.png"
+    np.save(paths[0], pixels.astype(np.float64 if depth == "float64" else np.float32))
+    _write_png(paths[1], levels)
+    return paths
+
+
+class _Refused(Exception):  # noqa: N818 - the end of a sentence, not an error of its own
+    """Why a file that is not damaged is no picture of ours."""
+
+
+def _limits(pixels: np.ndarray, depth: str) -> tuple[float, float]:
+    if depth.startswith("uint"):
+        return 0.0, float(np.iinfo(depth).max)
+    low, high = float(pixels.min()), float(pixels.max())
+    return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+
+
+def _without_alpha(pixels: np.ndarray, depth: str, name: str) -> np.ndarray:
+    channels = 0 if pixels.ndim == 2 else pixels.shape[2]
+    if channels in (2, 4):
+        opaque = float(np.iinfo(depth).max) if depth.startswith("uint") else 1.0
+        if not np.all(pixels[..., -1] == opaque):
+            raise ValueError(
+                f"{name} has {channels} channels, and the last one, transparency, is not opaque "
+                f"({opaque:g}) everywhere; flatten it onto a background, or remove that channel."
+            )
+        warnings.warn(
+            f"{name}: its transparency is opaque everywhere and is dropped.", stacklevel=4
+        )
+        pixels = pixels[..., :-1]
+    return pixels[..., 0] if channels in (1, 2) else pixels
+
+
+def _read_npy(path: Path) -> np.ndarray:
+    return np.load(path, allow_pickle=False)
+
+
+def _read_png(path: Path) -> np.ndarray:
+    from PIL import Image
+
+    with path.open("rb") as file:
+        head = file.read(26)
+    if head[24] == 16 and head[25] != 0:  # Pillow would cut 16-bit colour down to 8 bits
+        import png
+
+        with path.open("rb") as file:
+            columns, rows, values, details = png.Reader(file=file).asDirect()
+            raw = np.stack([np.frombuffer(row, np.uint16) for row in values])
+            return raw.reshape(rows, columns, details["planes"])
+    with Image.open(path, formats=["PNG"]) as image:
+        if getattr(image, "n_frames", 1) > 1:
+            raise _Refused(f"has {image.n_frames} frames; save the one you want on its own.")
+        return _as_array(image)
+
+
+def _as_array(image: Any) -> np.ndarray:
+    """The colours that a picture of Pillow stands for."""
+    if "transparency" in image.info and image.mode in ("L", "RGB", "P"):
+        image = image.convert("LA" if image.mode == "L" else "RGBA")
+    elif image.mode == "P":
+        image = image.convert("RGB")
+        colours = np.asarray(image)
+        if np.all(colours == colours[..., :1]):
+            return colours[..., 0]
+    elif image.mode == "1":
+        image = image.convert("L")
+    if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16", "I;16B", "I", "F"):
+        raise _Refused(f"has colours of kind {image.mode}; convert it to grey or RGB.")
+    return np.asarray(image)
+
+
+def _read_tiff(path: Path) -> np.ndarray:
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        page, series = file.pages[0], file.series[0]
+        if len(file.pages) > 1 or len(file.series) > 1:
+            raise _Refused(
+                f"has {len(file.pages)} pages; save the one you want as a file of its own."
+            )
+        colours = page.photometric.name
+        if colours in ("MINISBLACK", "MINISWHITE", "RGB"):
+            try:
+                raw = series.asarray()
+            except ValueError as error:
+                if "imagecodecs" not in str(error):
+                    raise
+                if page.bitspersample > 8 and page.samplesperpixel > 1:
+                    raise _Refused(  # Pillow would cut it down to 8 bits
+                        f"is {page.bitspersample}-bit colour in a compression that is not known; "
+                        "save it uncompressed."
+                    ) from None
+                return _read_packed_tiff(path)
+            if "S" in series.axes:  # channels may be stored one after the other
+                raw = np.moveaxis(raw, series.axes.index("S"), -1)
+            if colours == "MINISWHITE" and raw.dtype.kind in "bu":
+                raw = ~raw
+            return raw
+    if colours == "PALETTE":
+        return _read_packed_tiff(path)
+    raise _Refused(f"has colours of kind {colours}; convert it to grey or RGB.")
+
+
+def _read_packed_tiff(path: Path) -> np.ndarray:
+    """A TIFF whose compression tifffile does not know by itself (LZW, JPEG), or a palette."""
+    from PIL import Image
+
+    with Image.open(path, formats=["TIFF"]) as image:
+        return _as_array(image)
+
+
+def _write_png(path: Path, levels: np.ndarray) -> None:
+    if levels.ndim == 3 and levels.dtype == np.uint16:  # Pillow has no 16-bit colour
+        import png
+
+        png.from_array(levels.reshape(len(levels), -1), "RGB;16").save(path)
+    else:
+        from PIL import Image
+
+        Image.fromarray(levels).save(path)
