@@ -104,7 +104,7 @@ def experiment_run(
     if float64:  # before the first array is made
         jax.config.update("jax_enable_x64", True)
     from pipla.experiments import run
-    from pipla.experiments.page import reference_table
+    from pipla.experiments.page import summary_table
 
     wanted = None if algorithms is None else [a.strip() for a in algorithms.split(",") if a.strip()]
     with _one_line_errors():
@@ -121,7 +121,7 @@ def experiment_run(
         except KeyboardInterrupt:
             print("\nStopped. Finished rows are kept; the same command goes on from here.")
             raise typer.Exit(130) from None
-    print(f"\n{reference_table(results).text()}")
+    print(f"\n{summary_table(results).text()}")
 
 
 @experiment.command("compare")

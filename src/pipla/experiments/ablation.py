@@ -9,6 +9,7 @@ from pipla.algorithms import MYIPLA, MYPGD, PIPGLA
 from pipla.experiments import figures, findings
 from pipla.experiments.base import Entry, Experiment, Preset, Prox, Variant
 from pipla.experiments.logistic import LAPLACE_STARTS
+from pipla.experiments.replicated import REPLICATED
 from pipla.problems import logistic
 
 GRID = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
@@ -38,6 +39,7 @@ ABLATION: Experiment = Experiment(
     about="Logistic regression with a Laplace prior, at the published step sizes, for a grid of "
     "smoothings lam: the published approximation of the prox beside the exact one. NMSE of the "
     "last iterate, in %; bands are 95 % confidence intervals of the mean.",
+    method=REPLICATED,
     problem=lambda authors: logistic("laplace", authors=authors),
     data_file="logistic_laplace.npz",
     entries=ENTRIES,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from pipla.algorithms.base import Algorithm
-from pipla.problems import Problem
 
 if TYPE_CHECKING:
     from pipla.experiments.results import Results
-    from pipla.report import Picture, Text
+    from pipla.report import Picture, Section, Table, Text
 
 Prox = Literal["approximate", "iterative", "exact", "none"]
-Variant = Literal["published", "corrected", "recommended"]
+#: A peer is another method; an oracle is one that sees the truth.
+Variant = Literal["published", "corrected", "recommended", "peer", "oracle"]
 
 #: What `prox` means for a term of `pipla.prox`.
 APPROXIMATION = {"approximate": "published", "iterative": "iterative", "exact": None, "none": None}
@@ -116,7 +117,9 @@ class Experiment:
 
     Attributes:
         name, title, about: on the command line, above the page, and its first paragraph.
-        problem: the problem, from the authors' data (`True`) or generated (`False`).
+        method: how rows are measured and shown.
+        problem: what the method prepares from: for `replicated`, a function to the problem, from
+            the authors' data (`True`) or generated (`False`).
         data_file: the authors' data in `$PIPLA_DATA`; `None` when they are generated anyway.
         entries: the rows.
         presets: by name; `"quick"` and `"paper"` at least.
@@ -132,7 +135,8 @@ class Experiment:
     name: str
     title: str
     about: str
-    problem: Callable[[bool], Problem]
+    method: Method
+    problem: Callable[..., Any]
     data_file: str | None
     entries: Sequence[Entry]
     presets: Mapping[str, Preset]
@@ -143,3 +147,82 @@ class Experiment:
     reference_start: float = 0.0
     positive: bool = False
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Task(NamedTuple):
+    """What all rows of a run share."""
+
+    experiment: Experiment
+    preset: Any  # a `Preset`, or what the method has made of it
+    problem: Any
+    seed: int
+
+
+class Outcome(NamedTuple):
+    """A row for `results.json`, and its arrays for figures."""
+
+    row: dict[str, Any]
+    series: dict[str, np.ndarray]
+
+
+class Method(abc.ABC):
+    """How the rows of an experiment are measured, and how they are shown.
+
+    The runner and the page know no more of it than this.
+    """
+
+    least_replicates: ClassVar[int] = 1
+
+    def available(self, experiment: Experiment, preset: Any) -> Sequence[Entry]:
+        """The rows that can be run here and belong to the preset; all by default."""
+        return experiment.entries
+
+    def expected(self, experiment: Experiment, results: Results) -> Sequence[Entry]:
+        """The rows that a complete run such as this one has; all by default."""
+        return experiment.entries
+
+    def why_not(self, experiment: Experiment) -> str:
+        """Why rows are not available."""
+        return "They do not belong to this preset."
+
+    @abc.abstractmethod
+    def prepare(self, experiment: Experiment, preset: Any) -> tuple[Any, dict[str, Any]]:
+        """The problem, and what to note of it among the settings: `data` and `float64` at least."""
+
+    @abc.abstractmethod
+    def estimate(self, task: Task, entries: Sequence[Entry], results: Results) -> float:
+        """Seconds that these rows will take, and the reference if there is none yet."""
+
+    @abc.abstractmethod
+    def reference(self, task: Task, progress: bool | None) -> dict[str, Any]:
+        """What rows are compared with: `theta`, `stderr`, `method`, `seconds`."""
+
+    @abc.abstractmethod
+    def row(
+        self, task: Task, entry: Entry, reference: dict[str, Any], progress: bool | None
+    ) -> Outcome:
+        """Run a row and summarise it."""
+
+    @abc.abstractmethod
+    def compare(self, results: Results) -> None:
+        """Set what depends on several rows, when all are done."""
+
+    @abc.abstractmethod
+    def sentence(self, row: dict[str, Any]) -> str:
+        """What is said when a row is done."""
+
+    def reference_sentence(self, reference: dict[str, Any]) -> str:
+        """What is said of the reference."""
+        return f"Reference maximiser: theta = {reference['theta']:.4f} ± {reference['stderr']:.4f}"
+
+    @abc.abstractmethod
+    def setting(self, experiment: Experiment, results: Results) -> list[str]:
+        """Paragraphs about what was run."""
+
+    @abc.abstractmethod
+    def tables(self, results: Results) -> list[Section]:
+        """The tables of the page."""
+
+    @abc.abstractmethod
+    def summary(self, results: Results) -> Table:
+        """The table that a run ends with."""

@@ -10,6 +10,7 @@ import numpy as np
 from pipla.algorithms import IPLA, MYIPLA, MYPGD, PGD, PIPGLA, PIPULA, PPGD, SOUL
 from pipla.experiments import figures, findings
 from pipla.experiments.base import Entry, Experiment, Preset, Prox
+from pipla.experiments.replicated import REPLICATED
 from pipla.problems import logistic
 
 # Errata E3 and E10: the paper's gamma of PIPULA and PPGD is twice the step.
@@ -143,6 +144,7 @@ LAPLACE: Experiment = Experiment(
     "NMSE is the paper's measure, (theta + 4)²/16 in %, against the theta that generated the data; "
     "the distance to the reference is measured against the maximiser of the marginal likelihood, "
     "which is what the algorithms look for.",
+    method=REPLICATED,
     problem=lambda authors: logistic("laplace", authors=authors),
     data_file="logistic_laplace.npz",
     entries=LAPLACE_ENTRIES,
@@ -165,6 +167,7 @@ UNIFORM: Experiment = Experiment(
     "half-width, is learned by maximum marginal likelihood. Starts are random integers in [-5, 6]. "
     "In non-centred form x = theta z the sign of theta has no meaning: those rows start at "
     "|theta| (1/2 instead of 0). NMSE is the paper's, (theta - 1.5)²/2.25 in %.",
+    method=REPLICATED,
     problem=lambda authors: logistic("uniform", authors=authors),
     data_file="logistic_uniform.npz",
     entries=UNIFORM_ENTRIES,

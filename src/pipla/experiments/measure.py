@@ -13,9 +13,8 @@ import numpy as np
 
 from pipla.algorithms import MetropolisAdjusted
 from pipla.algorithms.base import Algorithm
-from pipla.experiments.base import APPROXIMATION, Entry, Experiment, Preset
+from pipla.experiments.base import APPROXIMATION, Entry, Outcome, Task
 from pipla.model import Model
-from pipla.problems import Problem
 from pipla.recommended import recommended
 from pipla.reparametrise import noncentred
 from pipla.save import Save
@@ -23,22 +22,6 @@ from pipla.sweep import sweep
 
 #: Individual runs kept for figures.
 SAMPLES = 8
-
-
-class Task(NamedTuple):
-    """What all rows of a run share."""
-
-    experiment: Experiment
-    preset: Preset
-    problem: Problem
-    seed: int
-
-
-class Outcome(NamedTuple):
-    """A row for `results.json`, and its arrays for figures."""
-
-    row: dict[str, Any]
-    series: dict[str, np.ndarray]
 
 
 class Runs(NamedTuple):

@@ -7,24 +7,10 @@ from typing import Any
 
 from pipla.experiments import registry
 from pipla.experiments.base import Experiment
-from pipla.experiments.comparison import DEVIATIONS, SLACK, verdict
 from pipla.experiments.errata import SENTENCES
 from pipla.experiments.results import Results, ResultsError, load
-from pipla.report import Cell, Picture, Section, Table, Text, fixed, write_page
-
-_AGAINST_PAPER = (
-    "Click a heading to sort. NMSE in %: mean ± standard deviation over replicates, of the last "
-    "iterate and of the average. A row is flagged where our mean of the last iterate is more than "
-    f"{DEVIATIONS:g} deviations from the paper's: its standard deviation over runs, combined with "
-    "the standard error of our mean."
-)
-_AGAINST_REFERENCE = (
-    "Theta is averaged over the last iterates: mean ± standard deviation over replicates. "
-    "Distance: RMS over replicates of that average's distance to the reference. Evaluations: "
-    "gradients of the likelihood, for each particle of the cloud. To paper's best: those after "
-    f"which a row's estimate stays within {SLACK:g} times the distance of the best published row. "
-    "Seconds: of all replicates together, without compiling."
-)
+from pipla.experiments.theta_tables import spread
+from pipla.report import Picture, Section, Table, Text, fixed, write_page
 
 
 def rebuild(folder: Path) -> Path:
@@ -50,55 +36,9 @@ def write_report(results: Results, folder: Path) -> Path:
     )
 
 
-def paper_table(results: Results) -> Table:
-    """Published beside ours, differences flagged."""
-    columns = ["algorithm", "prox", "variant", *_detail(results), "step", "smoothing"]
-    columns += ["NMSE last", "paper", "NMSE average", "paper", "verdict"]
-    rows = []
-    for row in results.rows:
-        paper = row["paper"]
-        rows.append(
-            [
-                *_names(results, row),
-                _short(row["step_size"]),
-                _short(row["smoothing"]),
-                _spread(row["nmse_last"], row["nmse_last_sd"], 2),
-                _spread(paper.get("nmse_last"), paper.get("nmse_last_sd"), 2),
-                _spread(row["nmse_average"], row["nmse_average_sd"], 2),
-                fixed(paper.get("nmse_average"), 2),
-                _flag(row),
-            ]
-        )
-    return Table(columns, rows)
-
-
-def reference_table(results: Results) -> Table:
-    """Each row against the maximiser, and what it cost."""
-    columns = ["algorithm", "prox", "variant", *_detail(results), "theta", "NMSE last", "bias"]
-    columns += ["distance", "evaluations", "to paper's best", "seconds", "finite"]
-    rows = [
-        [
-            *_names(results, row),
-            _spread(row["theta_mean"], row["theta_sd"], 3),
-            fixed(row["nmse_last"], 2),
-            fixed(row["bias"], 4),
-            fixed(row["distance_to_reference"], 4),
-            fixed(row["evaluations"], 0),
-            fixed(row.get("evaluations_to_paper_best"), 0),
-            fixed(row["seconds"], 1),
-            Cell(f"{100 * row['finite']:.0f} %", row["finite"]),
-        ]
-        for row in results.rows
-    ]
-    return Table(columns, rows)
-
-
-def _detail(results: Results) -> list[str]:
-    return ["detail"] if any(row["detail"] for row in results.rows) else []
-
-
-def _names(results: Results, row: dict[str, Any]) -> list[str]:
-    return [row["algorithm"], row["prox"], row["variant"], *(row[n] for n in _detail(results))]
+def summary_table(results: Results) -> Table:
+    """The table that a run ends with."""
+    return registry.find(results.experiment).method.summary(results)
 
 
 def comparison_table(folders: list[Path]) -> Table:
@@ -117,7 +57,7 @@ def comparison_table(folders: list[Path]) -> Table:
             row = results.row(identity) if results.experiment == experiment else None
             cells += (
                 [
-                    _spread(row["theta_mean"], row["theta_sd"], 3),
+                    spread(row["theta_mean"], row["theta_sd"], 3),
                     fixed(row["nmse_last"], 2),
                     fixed(row["distance_to_reference"], 4),
                     fixed(row["seconds"], 1),
@@ -130,34 +70,17 @@ def comparison_table(folders: list[Path]) -> Table:
 
 
 def _sections(experiment: Experiment, results: Results, pictures: list[Picture]) -> list[Section]:
-    settings, reference = results.settings, results.reference
-    missing = len(experiment.entries) - len(results.rows)
-    run = [
-        f"{settings['replicates']} replicates of every row, {settings['num_particles']} particles, "
-        f"{settings['num_steps']} steps, averages over the last {settings['average_last']}. "
-        f"Data: {settings['data']}. Preset {results.preset}, seed {results.seed}, "
-        f"{'float64' if settings['float64'] else 'float32'}.",
-        f"Reference maximiser: theta = {reference['theta']:.4f} ± {reference['stderr']:.4f} "
-        f"({reference['method']}).",
-    ]
-    if settings["data"] != "the authors' own" and experiment.data_file:
-        run.append(
-            "The paper's numbers are for its authors' own data. These data are others, drawn by "
-            "the same recipe, so that the two columns need not agree."
-        )
+    expected = experiment.method.expected(experiment, results)
+    missing = len(expected) - len(results.rows)
+    run = experiment.method.setting(experiment, results)
     if missing:
-        run.append(f"{missing} of {len(experiment.entries)} rows have not been run.")
+        run.append(f"{missing} of {len(expected)} rows have not been run.")
     notes = [f"{row['label']}: {row['note']}." for row in results.rows if row["note"]]
     sections = [Section("What was run", [Text(words) for words in run])]
     found = experiment.findings(results)
     if found:
         sections.append(Section("What came out", found))
-    if any(row["paper"] for row in results.rows):
-        sections.append(Section("Against the paper", [Text(_AGAINST_PAPER), paper_table(results)]))
-    sections += [
-        Section("Against the maximiser", [Text(_AGAINST_REFERENCE), reference_table(results)]),
-        Section("Figures", pictures),
-    ]
+    sections += [*experiment.method.tables(results), Section("Figures", pictures)]
     if notes:
         sections.append(Section("Notes on rows", [Text(note) for note in notes]))
     if experiment.errata:
@@ -179,22 +102,3 @@ def _reproduce(results: Results) -> list[Text]:
         Text(command, code=True),
         Text(f"Rows and reference took {total:.0f} s. Versions: {versions}."),
     ]
-
-
-def _spread(mean: float | None, sd: float | None, digits: int) -> Cell | None:
-    if mean is None:
-        return None
-    tail = "" if sd is None else f" ± {sd:.{digits}f}"
-    return Cell(f"{mean:.{digits}f}{tail}", mean)
-
-
-def _short(value: float | None) -> Cell | None:
-    return None if value is None else Cell(f"{value:g}", value)
-
-
-def _flag(row: dict[str, Any]) -> str | Cell | None:
-    words = verdict(row)
-    if words in (None, "agrees"):
-        return words
-    difference = (row["nmse_last"] or 0.0) - row["paper"]["nmse_last"]
-    return Cell(words, difference, "flag")

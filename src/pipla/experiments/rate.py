@@ -9,6 +9,7 @@ import numpy as np
 from pipla.algorithms import MYIPLA, PIPGLA
 from pipla.experiments import figures, findings
 from pipla.experiments.base import Entry, Experiment, Preset
+from pipla.experiments.replicated import REPLICATED
 from pipla.problems import logistic
 
 COUNTS = (5, 10, 25, 50, 100)
@@ -28,6 +29,7 @@ RATE: Experiment = Experiment(
     about="Logistic regression with a Laplace prior, all runs from theta = 0, exact proxes. Theory "
     "says that the variance of theta falls like 1/N; the slope on logarithmic axes should be -1. "
     "The variance is that of theta over the runs, averaged over the last iterates.",
+    method=REPLICATED,
     problem=lambda authors: logistic("laplace", authors=authors),
     data_file="logistic_laplace.npz",
     entries=ENTRIES,

@@ -5,7 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from pipla.experiments import ablation, logistic, rate, toy, traces
+from pipla.experiments import (
+    ablation,
+    deblurring,
+    deblurring_benchmark,
+    logistic,
+    rate,
+    toy,
+    traces,
+)
 from pipla.experiments.base import Entry, Experiment, Preset
 
 _ALL = {
@@ -17,6 +25,8 @@ _ALL = {
         rate.RATE,
         traces.TRACES,
         ablation.ABLATION,
+        deblurring.DEBLURRING,
+        deblurring_benchmark.BENCHMARK,
     )
 }
 

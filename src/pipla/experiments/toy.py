@@ -10,6 +10,7 @@ from pipla.algorithms import IPLA, MYIPLA, MYPGD, PGD, PIPGLA, PIPULA, PPGD, SOU
 from pipla.experiments import figures, findings
 from pipla.experiments.base import Entry, Experiment, Preset
 from pipla.experiments.logistic import RECOMMENDED
+from pipla.experiments.replicated import REPLICATED
 from pipla.problems import toy
 
 ENTRIES = (
@@ -43,6 +44,7 @@ TOY: Experiment = Experiment(
     about="Fifty latents, Laplace around theta, each observed once with standard normal noise. "
     "The marginal likelihood is known in closed form, so the distance to the reference is the "
     "true error. The paper prints no numbers for it.",
+    method=REPLICATED,
     problem=lambda authors: toy(authors=authors),
     data_file="toy_elastic_net.npz",
     entries=ENTRIES,

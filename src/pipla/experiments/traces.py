@@ -10,6 +10,7 @@ from pipla.algorithms import MYIPLA, PIPGLA
 from pipla.experiments import figures
 from pipla.experiments.base import Entry, Experiment, Preset
 from pipla.experiments.logistic import RECOMMENDED
+from pipla.experiments.replicated import REPLICATED
 from pipla.problems import logistic
 
 STARTS = (-8.0, -6.0, -4.0, -2.0, 0.0, 3.0, 6.0)
@@ -29,6 +30,7 @@ TRACES: Experiment = Experiment(
     title="Theta from seven starting points",
     about="Logistic regression with a Laplace prior. Theta starts at seven places, the particles "
     "around it, and all runs should end at the maximiser. The replicates of a row are its starts.",
+    method=REPLICATED,
     problem=lambda authors: logistic("laplace", authors=authors),
     data_file="logistic_laplace.npz",
     entries=ENTRIES,

@@ -1,0 +1,221 @@
+"""Experiments in which pictures are what matters: how near each row came, and its cost."""
+
+from __future__ import annotations
+
+import functools
+import os
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pipla.algorithms import RPL
+from pipla.experiments.base import Entry, Experiment, Method, Outcome, Task
+from pipla.experiments.picture_rows import PROTOCOLS, PictureEntry, PicturePreset
+from pipla.experiments.picture_summary import summarise
+from pipla.experiments.picture_tables import SETTING, picture_table, reference_words
+from pipla.experiments.restorers import Amount
+from pipla.experiments.results import Results
+from pipla.metrics import psnr
+from pipla.problems.deblurring import Deblurring, deblurring
+from pipla.report import Section, Table, Text
+from pipla.restoration import restore
+from pipla.result import Status
+from pipla.run import run
+from pipla.save import Save
+
+#: The larger of the two step sizes from which the reference is extrapolated.
+REFERENCE_STEP = 0.015
+#: Steps of the trial from which the duration is estimated.
+TRIAL_STEPS = 10
+
+
+class Pictures:
+    """The blurred pictures of a run, each made when it is asked for."""
+
+    def __init__(self, crop: int | None, seed: int) -> None:
+        self.crop, self.seed = crop, seed
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019 - lives as long as the run
+    def problem(
+        self, picture: str, replicate: int = 0, published: bool = False, iterations: int = 5
+    ) -> Deblurring:
+        """One of them; replicates have noises of their own."""
+        return deblurring(
+            picture,
+            protocol=PROTOCOLS[picture],
+            crop=None if picture == "guitar" else self.crop,
+            seed=self.seed + replicate,
+            published=published,
+            iterations=iterations,
+        )
+
+
+class RestoredPictures(Method):
+    """Rows are ways to restore a picture; the reference is the strength that maximises the marginal
+    likelihood, by the exact flow at two small steps and extrapolation to none.
+    """
+
+    def available(self, experiment: Experiment, preset: PicturePreset) -> Sequence[Entry]:
+        wanted = experiment.problem(bool(os.environ.get("PIPLA_DATA")))
+        return [
+            e for e in experiment.entries if isinstance(e, PictureEntry) and e.picture in wanted
+        ]
+
+    def expected(self, experiment: Experiment, results: Results) -> Sequence[Entry]:
+        return [e for e in experiment.entries if e.detail in results.reference["pictures"]]
+
+    def why_not(self, experiment: Experiment) -> str:
+        pictures = experiment.problem(bool(os.environ.get("PIPLA_DATA")))
+        return (
+            f"Pictures are {' and '.join(pictures)}: guitar and boat lie in the folder that "
+            "PIPLA_DATA names, camera comes with scikit-image."
+        )
+
+    def prepare(self, experiment: Experiment, preset: PicturePreset) -> tuple[Any, dict[str, Any]]:
+        names = experiment.problem(bool(os.environ.get("PIPLA_DATA")))
+        noted = {
+            "data": f"pictures: {', '.join(names)}",
+            "float64": jnp.result_type(float) == jnp.float64,
+        }
+        return list(names), noted
+
+    def estimate(self, task: Task, entries: Sequence[Entry], results: Results) -> float:
+        """From a few steps of the recommended rule, by evaluations and pixels."""
+        rows = [entry for entry in entries if isinstance(entry, PictureEntry)]
+        pictures = _pictures(task)
+        sizes = {row.picture: pictures.problem(row.picture).truth.size for row in rows}
+        trial = pictures.problem(rows[0].picture)
+        found = restore(
+            trial.operator, trial.observed, trial.noise, num_steps=TRIAL_STEPS, maximise=False
+        ).result
+        one = found.seconds / (2 * TRIAL_STEPS * trial.truth.size)
+        wanted = sum(
+            row.replicates(task.preset)
+            * row.evaluations(task.preset, row.steps(task.preset))
+            * sizes[row.picture]
+            for row in rows
+        )
+        if not results.reference:
+            wanted += 2 * (3 * task.preset.reference_steps + 300) * sum(sizes.values())
+        return one * wanted + found.compile_seconds * len(rows)
+
+    def reference(self, task: Task, progress: bool | None) -> dict[str, Any]:
+        """Of every picture; `theta` and `stderr` are those of the first one."""
+        each = {name: _reference(task, name, progress) for name in task.problem}
+        first = next(iter(each.values()))
+        return {
+            "theta": first["theta"],
+            "stderr": first["stderr"],
+            "method": f"reflected-prox Langevin at steps {REFERENCE_STEP:g} and "
+            f"{REFERENCE_STEP / 2:g}, extrapolated to 0; the error is the Monte-Carlo error "
+            "combined with half of the extrapolation",
+            "seconds": sum(found["seconds"] for found in each.values()),
+            "pictures": each,
+        }
+
+    def row(
+        self, task: Task, entry: Entry, reference: dict[str, Any], progress: bool | None
+    ) -> Outcome:
+        assert isinstance(entry, PictureEntry)
+        pictures = _pictures(task)
+        problems, found = [], []
+        for replicate in range(entry.replicates(task.preset)):
+            published = entry.variant == "published"
+            problem = pictures.problem(entry.picture, replicate, published)
+            amount = Amount(
+                entry.particles(task.preset),
+                entry.steps(task.preset),
+                # Depends on the seed and the row only, not on which other rows are run.
+                (task.seed + 1000 * replicate + zlib.crc32(entry.id.encode())) % 2**31,
+                first=replicate == 0,
+                progress=progress,
+            )
+            problems.append(problem)
+            found.append(entry.restorer(problem, amount))
+        return summarise(task, entry, problems, found, reference["pictures"][entry.picture])
+
+    def compare(self, results: Results) -> None:
+        """Nothing: each row is compared with the reference alone."""
+
+    def sentence(self, row: dict[str, Any]) -> str:
+        strength = "" if row["strength"] is None else f"t = {row['strength']:.4f}, "
+        best = "" if row["map_psnr"] is None else f", MAP {row['map_psnr']:.2f} dB"
+        return (
+            f"{row['detail']}, {row['label']}: {strength}{row['psnr']:.2f} dB, SSIM "
+            f"{row['ssim']:.3f}{best}, {row['seconds']:.1f} s"
+        )
+
+    def reference_sentence(self, reference: dict[str, Any]) -> str:
+        return reference_words(reference)
+
+    def setting(self, experiment: Experiment, results: Results) -> list[str]:
+        settings = results.settings
+        crop = settings["crop"]
+        size = f", camera and boat cropped to {crop}×{crop}" if crop else ", whole"
+        return [
+            f"Data: {settings['data']}{size}. Preset {results.preset}, seed {results.seed}, "
+            f"{'float64' if settings['float64'] else 'float32'}; {settings['replicates']} noises, "
+            f"{settings['slow_replicates']} for rows of thousands of steps.",
+            f"{reference_words(results.reference)} ({results.reference['method']}).",
+        ]
+
+    def tables(self, results: Results) -> list[Section]:
+        return [Section("Restorations", [Text(SETTING), picture_table(results)])]
+
+    def summary(self, results: Results) -> Table:
+        return picture_table(results)
+
+
+RESTORED = RestoredPictures()
+
+
+def _pictures(task: Task) -> Pictures:
+    return _shared(task.preset.crop, task.seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _shared(crop: int | None, seed: int) -> Pictures:
+    return Pictures(crop, seed)
+
+
+def _reference(task: Task, name: str, progress: bool | None) -> dict[str, Any]:
+    """The strength without bias, its error, and how good the posterior mean is there."""
+    problem = _pictures(task).problem(name, iterations=10)
+    began = restore(
+        problem.operator, problem.observed, problem.noise, maximise=False, progress=progress
+    )
+    thetas, errors, seconds = [], [], began.seconds
+    for number, share in enumerate((1, 2)):
+        steps = share * task.preset.reference_steps
+        result = run(
+            problem.model,
+            RPL(REFERENCE_STEP / share, first=1.0),
+            theta=began.result.theta,
+            particles=began.result.particles,
+            num_steps=steps,
+            burn_in=steps // 3,
+            key=jax.random.key(task.seed + number + 1),
+            save=Save(moments_every=1),
+            progress=progress,
+        )
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        thetas.append(float(result.theta))
+        errors.append(float(result.theta_stderr))
+        seconds += result.seconds
+    shift = thetas[1] - thetas[0]
+    theta = thetas[1] + shift
+    stderr = float(np.sqrt(errors[0] ** 2 + (2 * errors[1]) ** 2 + (shift / 2) ** 2))
+    return {
+        "theta": theta,
+        "stderr": stderr,
+        "strength": float(np.exp(theta)),
+        "strength_stderr": float(np.exp(theta)) * stderr,
+        "psnr": psnr(result.x_mean, problem.truth),
+        "thetas": thetas,
+        "seconds": seconds,
+    }
