@@ -62,12 +62,11 @@ class GaussianLikelihood(eqx.Module):
             self.backprojected = self.basis.forward(operator.adjoint(self.observations))
 
     def __call__(self, theta: PyTree, x: Array, data: PyTree = None) -> Float[Array, ""]:
-        residual = self.operator.apply(x) - self.observations
-        if self.noise is not None:
-            return 0.5 * jnp.sum((residual / self.noise) ** 2)
-        log_noise = part("theta", theta, self.theta)
-        scaled = residual * jnp.exp(-log_noise)
-        return 0.5 * jnp.sum(scaled**2) + self.observations.size * log_noise
+        scaled = self._residual(x) / self.deviation(theta).astype(x.dtype)
+        value = 0.5 * jnp.sum(scaled**2)
+        if self.noise is None:
+            value = value + self.observations.size * part("theta", theta, self.theta)
+        return value
 
     def deviation(self, theta: PyTree) -> Array:
         r"""$\sigma$, known or learned."""
@@ -86,20 +85,22 @@ class GaussianLikelihood(eqx.Module):
         where `push` is $\sqrt{2h}\,\xi$.
         """
         basis, backprojected = self._exact()
-        precision = 1 / self.deviation(theta) ** 2
-        exponent = basis.eigenvalues * (precision * time)
-        target = (time * precision) * _mean_decay(exponent) * backprojected
-        spread = jnp.sqrt(_mean_decay(2 * exponent))
-        return basis.inverse(
-            jnp.exp(-exponent) * basis.forward(x) + spread * basis.forward(push) + target
-        )
+        weight = time / self.deviation(theta).astype(x.dtype) ** 2
+        exponent = weight * basis.eigenvalues.astype(x.dtype)
+        kept = basis.times(jnp.exp(-exponent), basis.forward(x))
+        spread = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.forward(push))
+        pulled = basis.times(weight * _mean_decay(exponent), backprojected.astype(kept.dtype))
+        return basis.inverse(kept + spread + pulled)
 
     def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array:
         r"""The proximal map of $g_1$ in x: $(\lambda a + 1)^{-1}(F x + \lambda F H^\top y/\sigma^2)$."""
         basis, backprojected = self._exact()
-        weight = lam / self.deviation(theta) ** 2
-        pulled = basis.forward(x) + weight * backprojected
-        return basis.inverse(pulled / (1 + weight * basis.eigenvalues))
+        weight = lam / self.deviation(theta).astype(x.dtype) ** 2
+        start = basis.forward(x)
+        pulled = start + basis.times(weight, backprojected.astype(start.dtype))
+        return basis.inverse(
+            basis.times(1 / (1 + weight * basis.eigenvalues.astype(x.dtype)), pulled)
+        )
 
     def stiffness(self, theta: PyTree) -> Array | None:
         """The largest eigenvalue of the Hessian in x, where the eigenbasis gives it."""
@@ -111,9 +112,11 @@ class GaussianLikelihood(eqx.Module):
         r"""Theta with the best noise for these particles: $\sigma^2 = \frac1m \overline{|HX - y|^2}$."""
         if self.noise is not None:
             return theta
-        residual = jax.vmap(self.operator.apply)(particles) - self.observations
-        log_noise = 0.5 * jnp.log(jnp.mean(residual**2))
+        log_noise = 0.5 * jnp.log(jnp.mean(jax.vmap(self._residual)(particles) ** 2))
         return put_part(theta, self.theta, log_noise)
+
+    def _residual(self, x: Array) -> Array:
+        return self.operator.apply(x) - self.observations.astype(x.dtype)
 
     def _exact(self) -> tuple[Eigenbasis, Array]:
         if self.basis is None or self.backprojected is None:

@@ -10,6 +10,7 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -29,6 +30,13 @@ class Eigenbasis(eqx.Module):
     @abc.abstractmethod
     def inverse(self, coordinates: Array) -> Array:
         """The x of these coordinates."""
+
+    def times(self, factor: Array, coordinates: Array) -> Array:
+        """A real factor for each eigenvalue, times the coordinates, which may be complex."""
+        factor = factor.astype(coordinates.real.dtype)
+        if not jnp.iscomplexobj(coordinates):
+            return factor * coordinates
+        return jax.lax.complex(factor * coordinates.real, factor * coordinates.imag)
 
 
 class Operator(eqx.Module):
@@ -97,10 +105,10 @@ class Mask(Operator):
     mask: Array = eqx.field(converter=lambda m: jnp.asarray(m, jnp.result_type(float)))
 
     def apply(self, x: Array) -> Array:
-        return self.mask * x
+        return self.mask.astype(x.dtype) * x
 
     def adjoint(self, y: Array) -> Array:
-        return self.mask * y
+        return self.mask.astype(y.dtype) * y
 
     def eigenbasis(self) -> Eigenbasis:
         return Diagonal(self.mask**2)
@@ -140,10 +148,7 @@ class CircularConvolution(Operator):
         self.axes = tuple(range(psf.ndim)) if axes is None else tuple(axes)
         kernel = centred(psf, self.shape, self.axes)
         spectrum = np.fft.rfftn(kernel, axes=self.axes)
-        # Of the precision of the floats: complex64 beside float32.
-        self.spectrum = jnp.asarray(
-            spectrum, jnp.result_type(jnp.result_type(float), jnp.complex64)
-        )
+        self.spectrum = jnp.asarray(spectrum, jnp.result_type(complex))
 
     def apply(self, x: Array) -> Array:
         return self._times(x, self.spectrum)
@@ -153,7 +158,8 @@ class CircularConvolution(Operator):
 
     def _times(self, x: Array, spectrum: Array) -> Array:
         basis = self.eigenbasis()
-        return basis.inverse(spectrum * basis.forward(x))
+        coordinates = basis.forward(x)
+        return basis.inverse(spectrum.astype(coordinates.dtype) * coordinates)
 
     def eigenbasis(self) -> Fourier:
         return Fourier(jnp.abs(self.spectrum) ** 2, self.shape, self.axes)
@@ -224,10 +230,10 @@ class Dense(Operator):
             raise ValueError(f"matrix must have two axes, got shape {self.matrix.shape}.")
 
     def apply(self, x: Array) -> Array:
-        return self.matrix @ x
+        return self.matrix.astype(x.dtype) @ x
 
     def adjoint(self, y: Array) -> Array:
-        return self.matrix.T @ y
+        return self.matrix.T.astype(y.dtype) @ y
 
     def eigenbasis(self) -> Eigenbasis:
         return Separable((self.matrix,)).eigenbasis()
@@ -252,5 +258,5 @@ def convolution(
 def _along(matrices: tuple[Array, ...], x: Array, axes: tuple[int, ...]) -> Array:
     """Each matrix applied along its axis."""
     for matrix, axis in zip(matrices, axes, strict=True):
-        x = jnp.moveaxis(jnp.tensordot(matrix, x, axes=(1, axis)), 0, axis)
+        x = jnp.moveaxis(jnp.tensordot(matrix.astype(x.dtype), x, axes=(1, axis)), 0, axis)
     return x

@@ -33,6 +33,9 @@ class AdaptiveState(NamedTuple):
     )
     stiffness: Float[Array, ""]  # of x: L_x
     theta_stiffness: PyTree  # of each leaf of theta: L_theta
+    drift: PyTree  # running mean of theta's moves
+    speed: Float[Array, ""]  # running mean of their squared length
+    age: Float[Array, ""]  # steps since theta has arrived
     steps: Float[Array, ""]
 
 
@@ -45,7 +48,10 @@ class Adaptive(Algorithm):
     with $L_x$, $L_\theta$ the stiffnesses of the diagonal blocks. In the metric of $P$ the whole
     Hessian is at most $2 L_x$ where $g_1$ is convex, so $f \le 1$ is the condition of the theorems.
     The fraction starts at $f_0$, to travel, and ends at $f_\infty$, because the bias is
-    proportional to the step. Made for models with theta in their smooth part (`noncentred`).
+    proportional to the step. Here $n$ counts the steps since theta has arrived: a step adds
+    $(1 - \rho)^2$ to it, where $\rho$ is the length of the running mean of theta's moves over their
+    root mean square, 1 while theta travels and near 0 when it goes to and fro. Made for models
+    with theta in their smooth part (`noncentred`).
 
     Arguments:
         scheme: which scheme; its `step_size` and `theta_scale` are replaced.
@@ -57,9 +63,11 @@ class Adaptive(Algorithm):
     scheme: Langevin
     first: Array = eqx.field(converter=number, default=1.0)
     last: Array = eqx.field(converter=number, default=0.0625)
-    change_after: Array = eqx.field(converter=number, default=500.0)
+    change_after: Array = eqx.field(converter=number, default=80.0)
     name: str = eqx.field(static=True, default="", kw_only=True)
 
+    #: Theta's moves are averaged over about so many steps.
+    window = 50.0
     #: A measured stiffness is forgotten at this rate a step unless measured again.
     memory = 0.98
 
@@ -81,6 +89,9 @@ class Adaptive(Algorithm):
             direction,
             zero,
             jax.tree.map(lambda _: zero, theta),
+            jax.tree.map(jnp.zeros_like, theta),
+            zero,
+            zero,
             zero,
         )
         # Twenty particles' worth of power iterations, so that the first step is not a guess.
@@ -90,7 +101,7 @@ class Adaptive(Algorithm):
         self, key: Key[Array, ""], state: AdaptiveState, model: Model
     ) -> tuple[AdaptiveState, Info]:
         state = self._measure(state, state.steps.astype(jnp.int32), model)
-        share = fraction(state.steps, self.first, self.last, self.change_after)
+        share = fraction(state.age, self.first, self.last, self.change_after)
         step_size = share / (2 * _or_one(state.stiffness))
         scale = jax.tree.map(
             lambda s: jnp.minimum(_or_one(state.stiffness) / jnp.where(s > 0, s, jnp.inf), 1.0),
@@ -100,6 +111,7 @@ class Adaptive(Algorithm):
         scheme = self._scheme(step_size, scale)
         inner, info = scheme.step(key, State(state.theta, state.particles, *state.inner), model)
         theta = jax.tree.map(_within_reach, state.theta, inner.theta, state.theta_stiffness)
+        state = self._grow_older(state, jax.tree.map(jnp.subtract, theta, state.theta))
         return (
             state._replace(
                 theta=theta,
@@ -109,6 +121,14 @@ class Adaptive(Algorithm):
             ),
             info,
         )
+
+    def _grow_older(self, state: AdaptiveState, move: PyTree) -> AdaptiveState:
+        """A step older if theta went to and fro, no older if it travelled."""
+        share = 1 / (1 + jnp.minimum(state.steps, self.window))
+        drift = jax.tree.map(lambda old, new: old + share * (new - old), state.drift, move)
+        speed = state.speed + share * (_norm(move) ** 2 - state.speed)
+        straight = jnp.minimum(_norm(drift) / jnp.sqrt(_or_one(speed)), 1.0)
+        return state._replace(drift=drift, speed=speed, age=state.age + (1 - straight) ** 2)
 
     def _scheme(self, step_size: Array, theta_scale: PyTree) -> Langevin:
         return eqx.tree_at(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import jax.numpy as jnp
+
 from pipla.algorithms.annealed import Annealed
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
@@ -130,7 +132,7 @@ def SAPG(
     from optax import sgd
 
     def schedule(count: Any) -> Any:
-        return gain * (count + 1.0) ** -0.8
+        return gain * (jnp.asarray(count, jnp.result_type(float)) + 1) ** -0.8
 
     chosen = {"theta_update": "gradient", "theta_scale": "auto"} | options
     return _preset(

@@ -1,0 +1,139 @@
+"""Operators: adjoints, eigenbases and boundaries against independent implementations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.ndimage
+
+from pipla import blur, operators
+from pipla.operators import CircularConvolution, Dense, Identity, Mask, Separable, convolution
+
+RNG = np.random.default_rng(0)
+SKEWED = np.outer([0.2, 0.5, 0.3], [0.1, 0.6, 0.2, 0.1])
+SKEWED_FULL = RNG.uniform(size=(3, 4))
+
+CASES = {
+    "identity": (Identity(), (5, 6)),
+    "mask": (Mask(RNG.uniform(size=(5, 6)) > 0.3), (5, 6)),
+    "circular": (CircularConvolution(SKEWED_FULL, (6, 7)), (6, 7)),
+    "circular even": (CircularConvolution(SKEWED_FULL, (5, 8)), (5, 8)),
+    "circular colour": (CircularConvolution(SKEWED_FULL, (6, 7, 3), (0, 1)), (6, 7, 3)),
+    "circular stack": (CircularConvolution(SKEWED_FULL, (3, 6, 7), (1, 2)), (3, 6, 7)),
+    "circular volume": (CircularConvolution(RNG.uniform(size=(2, 3, 2)), (4, 5, 6)), (4, 5, 6)),
+    "circular swapped": (CircularConvolution(SKEWED_FULL, (7, 6), (1, 0)), (7, 6)),
+    "reflect": (convolution(SKEWED, (6, 7), "reflect"), (6, 7)),
+    "renormalised": (convolution(SKEWED, (6, 7), "renormalised"), (6, 7)),
+    "separable colour": (convolution(SKEWED, (6, 7, 3), "reflect", (0, 1)), (6, 7, 3)),
+    "dense": (Dense(RNG.normal(size=(4, 6))), (6,)),
+    "composed": (Mask(RNG.uniform(size=(6, 7)) > 0.3) @ CircularConvolution(SKEWED, (6, 7)), (6, 7)),
+}
+cases = pytest.mark.parametrize(("operator", "shape"), CASES.values(), ids=CASES.keys())
+
+
+@cases
+def test_the_adjoint_is_the_transpose(operator, shape):
+    x = jnp.asarray(RNG.normal(size=shape))
+    seen = operator.apply(x)
+    y = jnp.asarray(RNG.normal(size=seen.shape))
+    assert float(jnp.vdot(seen, y)) == pytest.approx(float(jnp.vdot(x, operator.adjoint(y))))
+
+
+@cases
+def test_the_eigenbasis_diagonalises_and_keeps_lengths(operator, shape):
+    basis = operator.eigenbasis()
+    if basis is None:
+        assert isinstance(operator, operators.Composed)
+        return
+    x = jnp.asarray(RNG.normal(size=shape))
+    coordinates = basis.forward(x)
+    np.testing.assert_allclose(basis.inverse(coordinates), x, atol=1e-12)
+    twice = basis.inverse(basis.times(basis.eigenvalues, coordinates))
+    np.testing.assert_allclose(twice, operator.adjoint(operator.apply(x)), atol=1e-10)
+    # White noise stays white: F'F = 1, so a function of the eigenvalues is symmetric.
+    y = jnp.asarray(RNG.normal(size=shape))
+    root = jnp.sqrt(basis.eigenvalues + 1.0)
+
+    def half(v):
+        return basis.inverse(basis.times(root, basis.forward(v)))
+
+    assert float(jnp.vdot(half(x), half(x))) == pytest.approx(float(jnp.vdot(x, x + twice)))
+    assert float(jnp.vdot(half(x), y)) == pytest.approx(float(jnp.vdot(x, half(y))))
+
+
+@cases
+def test_operators_are_pytrees_that_jit_and_vmap(operator, shape):
+    many = jnp.asarray(RNG.normal(size=(2, *shape)))
+    seen = jax.jit(jax.vmap(lambda op, x: op.apply(x), in_axes=(None, 0)))(operator, many)
+    for one, x in zip(seen, many, strict=True):
+        np.testing.assert_allclose(one, operator.apply(x), atol=1e-12)
+
+
+@pytest.mark.parametrize(("boundary", "mode"), [("circular", "wrap"), ("reflect", "reflect")])
+@pytest.mark.parametrize("psf", [SKEWED, blur.box(5), blur.gaussian(0.7)], ids=["skewed", "box", "gaussian"])
+def test_boundaries_are_those_of_scipy(boundary, mode, psf):
+    x = RNG.normal(size=(9, 11))
+    expected = scipy.ndimage.convolve(x, psf, mode=mode)
+    np.testing.assert_allclose(convolution(psf, x.shape, boundary).apply(jnp.asarray(x)), expected, atol=1e-12)
+
+
+def test_renormalised_edges_divide_by_the_weight_inside():
+    x = RNG.normal(size=(9, 11))
+    inside = scipy.ndimage.convolve(np.ones_like(x), blur.box(5), mode="constant")
+    expected = scipy.ndimage.convolve(x, blur.box(5), mode="constant") / inside
+    operator = convolution(blur.box(5), x.shape, "renormalised")
+    np.testing.assert_allclose(operator.apply(jnp.asarray(x)), expected, atol=1e-12)
+    np.testing.assert_allclose(operator.apply(jnp.ones(x.shape)), 1.0, atol=1e-12)
+
+
+def test_a_kernel_as_wide_as_the_picture_reflects_more_than_once():
+    x = RNG.normal(size=7)
+    kernel = RNG.uniform(size=7)
+    expected = scipy.ndimage.convolve1d(x, kernel, mode="reflect")
+    matrix = blur.blur_matrix(kernel, 7, "reflect")
+    np.testing.assert_allclose(matrix @ x, expected, atol=1e-12)
+
+
+def test_separable_acts_on_the_axes_it_is_told():
+    a, b = RNG.normal(size=(4, 4)), RNG.normal(size=(5, 5))
+    x = RNG.normal(size=(3, 4, 5))
+    seen = Separable((a, b), (1, 2), 3).apply(jnp.asarray(x))
+    np.testing.assert_allclose(seen, np.einsum("ij,kl,njl->nik", a, b, x), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: convolution(blur.box(9), (5, 20)), ValueError, "larger than the picture"),
+        (lambda: convolution(blur.box(9), (5, 20), "reflect"), ValueError, "larger than the picture"),
+        (lambda: convolution(blur.box(3), (9, 9, 3)[:1]), (ValueError, IndexError), "axes|index"),
+        (lambda: convolution(SKEWED_FULL, (9, 9), "reflect"), ValueError, "not a product"),
+        (lambda: convolution(SKEWED, (9, 9), "mirror"), ValueError, "boundary"),
+        (lambda: Dense(np.ones(3)), ValueError, "matrix"),
+        (lambda: blur.box(0), ValueError, "width"),
+        (lambda: blur.gaussian(-1.0), ValueError, "deviation"),
+        (lambda: blur.parse("box:x"), ValueError, "box:9"),
+        (lambda: blur.parse("gaussian:-2"), ValueError, "gaussian:2"),
+        (lambda: blur.parse("motion"), ValueError, "not understood"),
+        (lambda: blur.parse("none.npy"), FileNotFoundError, "none.npy"),
+        (lambda: blur.checked(np.array([[1.0, np.nan]])), ValueError, "non-finite"),
+        (lambda: blur.checked(np.array([1.0, -1.0])), ValueError, "positive sum"),
+        (lambda: blur.checked(np.array(["a"])), ValueError, "real numbers"),
+    ],
+)
+def test_bad_kernels_are_named(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_a_kernel_that_does_not_sum_to_one_is_scaled_with_a_warning(tmp_path):
+    np.save(tmp_path / "psf.npy", np.ones((3, 3)))
+    with pytest.warns(UserWarning, match="sums to 9"):
+        psf = blur.parse(str(tmp_path / "psf.npy"))
+    np.testing.assert_allclose(psf, blur.box(3))
+
+
+def test_a_file_that_is_no_array_is_refused(tmp_path):
+    (tmp_path / "psf.npy").write_text("no array")
+    with pytest.raises(ValueError, match="not an array"):
+        blur.parse(str(tmp_path / "psf.npy"))
