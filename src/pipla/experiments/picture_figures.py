@@ -18,7 +18,7 @@ COLOURS = {
 }
 _STYLES = {"MYPGD": "-", "MYIPLA": "--", "PIPGLA": ":", "SAPG": "-", "SK-ROCK": "--"}
 #: Pictures in a line of a strip.
-_COLUMNS = 5
+_COLUMNS = 6
 
 
 def deblurring_figures(results: Results) -> dict[str, Picture]:
@@ -61,7 +61,7 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
     count = len(panels) + (deviation is not None)
     lines = -(-count // _COLUMNS)
     height, width = panels[0][1].shape if panels else (1, 1)
-    across = 2.15 * min(1.0, 1.6 * width / height)
+    across = 1.8 * min(1.0, 1.8 * width / height)
     figure, axes = new_figure(
         _COLUMNS, _COLUMNS * across, lines * (across * height / width + 0.45), rows=lines
     )

@@ -31,7 +31,7 @@ class PicturePreset(Preset):
     guitar_steps: int = 3000
     published_steps: int = 3000
     crop: int | None = None
-    reference_steps: int = 500
+    reference_steps: int = 600
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

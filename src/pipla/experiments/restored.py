@@ -27,8 +27,9 @@ from pipla.result import Status
 from pipla.run import run
 from pipla.save import Save
 
-#: The larger of the two step sizes from which the reference is extrapolated.
-REFERENCE_STEP = 0.015
+#: The larger of the two step sizes from which the reference is extrapolated, and where both begin.
+REFERENCE_STEP = 0.02
+FIRST_STEP = 0.3
 #: Steps of the trial from which the duration is estimated.
 TRIAL_STEPS = 10
 
@@ -100,7 +101,7 @@ class RestoredPictures(Method):
             for row in rows
         )
         if not results.reference:
-            wanted += 2 * (3 * task.preset.reference_steps + 300) * sum(sizes.values())
+            wanted += 2 * 3 * task.preset.reference_steps * sum(sizes.values())
         return one * wanted + found.compile_seconds * len(rows)
 
     def reference(self, task: Task, progress: bool | None) -> dict[str, Any]:
@@ -158,8 +159,9 @@ class RestoredPictures(Method):
         size = f", camera and boat cropped to {crop}×{crop}" if crop else ", whole"
         return [
             f"Data: {settings['data']}{size}. Preset {results.preset}, seed {results.seed}, "
-            f"{'float64' if settings['float64'] else 'float32'}; {settings['replicates']} noises, "
-            f"{settings['slow_replicates']} for rows of thousands of steps.",
+            f"{'float64' if settings['float64'] else 'float32'}; noises: "
+            f"{settings['replicates']}, and {settings['slow_replicates']} for rows of thousands of "
+            "steps.",
             f"{reference_words(results.reference)} ({results.reference['method']}).",
         ]
 
@@ -185,17 +187,14 @@ def _shared(crop: int | None, seed: int) -> Pictures:
 def _reference(task: Task, name: str, progress: bool | None) -> dict[str, Any]:
     """The strength without bias, its error, and how good the posterior mean is there."""
     problem = _pictures(task).problem(name, iterations=10)
-    began = restore(
-        problem.operator, problem.observed, problem.noise, maximise=False, progress=progress
-    )
-    thetas, errors, seconds = [], [], began.seconds
+    thetas, errors, seconds = [], [], 0.0
     for number, share in enumerate((1, 2)):
-        steps = share * task.preset.reference_steps
+        steps, step = share * task.preset.reference_steps, REFERENCE_STEP / share
         result = run(
             problem.model,
-            RPL(REFERENCE_STEP / share, first=1.0),
-            theta=began.result.theta,
-            particles=began.result.particles,
+            RPL(step, first=FIRST_STEP / step),
+            theta=jnp.asarray(problem.theta, jnp.result_type(float)),
+            particles=problem.cloud(jax.random.key(0), 2),
             num_steps=steps,
             burn_in=steps // 3,
             key=jax.random.key(task.seed + number + 1),
