@@ -174,8 +174,8 @@ def test_what_is_promised_is_there(module):
 # A light import. #
 
 HEAVY = {
-    "IPython", "PIL", "absl", "arviz", "chex", "flax", "hypothesis", "matplotlib", "optax", "orbax",
-    "pandas", "png", "pooch", "pytest", "pywt", "rich", "scipy", "skimage", "sklearn", "tensorflow",
+    "IPython", "PIL", "absl", "arviz", "chex", "flax", "hypothesis", "matplotlib", "numba", "optax",
+    "orbax", "pandas", "png", "pooch", "pytest", "pywt", "rich", "scipy", "skimage", "sklearn", "tensorflow",
     "tifffile", "torch", "typer", "xarray",
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from pipla.prox.base import Iterative, Scalar, Solution, require_floating
 from pipla.prox.checks import Number, count, hyperparameter, positive, smoothing
 from pipla.prox.norms import euclidean
 from pipla.prox.strength import Strength
+from pipla.prox.tv_native import native_solver
 
 #: Iterations between two looks at the duality gap, which costs about one iteration.
 _CHUNK = 5
@@ -46,6 +47,9 @@ class TotalVariation(Iterative):
     is gained below rounding, where it stops too. The warm start is $p$, which does not depend on
     the weight.
 
+    On CPUs a kernel compiled by numba does the iterations (`pipla.prox.tv_kernel`), elsewhere and
+    without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
+
     >>> steps = jnp.array([0.0, 0.0, 4.0, 4.0])
     >>> print([f"{u:.2f}" for u in TotalVariation().prox(None, steps, 0.0, 1.0)[1]])
     ['0.50', '0.50', '3.50', '3.50']
@@ -58,6 +62,7 @@ class TotalVariation(Iterative):
     tolerance: Number = hyperparameter(default=1e-4)
     max_iterations: int = eqx.field(static=True, default=200)
     axes: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    native: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
         positive("weight", self.weight)
@@ -82,9 +87,27 @@ class TotalVariation(Iterative):
         warm: tuple[Array, ...],
     ) -> Solution:
         x = require_floating("x", x, self)
-        axes = self._axes(x)
         weight = self.weight.astype(x.dtype)
-        shift = smoothing(lam_x, x) * weight
+        at = (x, smoothing(lam_x, x) * weight, self.tolerance.astype(x.dtype), warm)
+        options = (self._axes(x), self.isotropic, self.max_iterations)
+        kernel = native_solver(x.shape, x.dtype, *options) if self.native else None
+
+        def portable(*at: Any) -> Any:
+            return self._iterate(*at)
+
+        if kernel is None:
+            u, dual, gap = portable(*at)
+        else:
+            native = jax.custom_jvp(kernel)
+            native.defjvp(lambda at, tangents: jax.jvp(portable, at, tangents))
+            u, dual, gap = jax.lax.platform_dependent(*at, cpu=native, default=portable)
+        return Solution(theta, u, dual, weight * gap)
+
+    def _iterate(
+        self, x: Array, shift: Array, tolerance: Array, warm: tuple[Array, ...]
+    ) -> tuple[Array, tuple[Array, ...], Array]:
+        """The JAX form: the point, its dual and the gap divided by the weight."""
+        axes = self._axes(x)
         # |D|² ≤ 4 per axis; in units of the weight the gradient step is D u / (4 n t). The floor
         # keeps its square finite where the weight vanishes.
         rate = 1 / (4 * len(axes) * jnp.maximum(shift, jnp.finfo(x.dtype).tiny ** 0.25))
@@ -134,13 +157,13 @@ class TotalVariation(Iterative):
         spread = x - jnp.mean(x, axis=axes, keepdims=True)
         scale = jnp.minimum(x.size * shift, 0.5 * _add_up(spread**2) * (4 * len(axes) * rate))
         rounding = len(axes) * jnp.finfo(x.dtype).eps * _add_up(jnp.abs(x))
-        enough = self.tolerance.astype(x.dtype) * scale + rounding
+        enough = tolerance * scale + rounding
         start = primal(warm)
         gap = gap_of(start, warm, warm)
         zero = jnp.zeros_like(shift)
         state = (warm, warm, start, zero, gap, jnp.zeros((), jnp.int32))
         dual, _, u, _, gap, _ = jax.lax.while_loop(unfinished, chunk, state)
-        return Solution(theta, u, dual, weight * gap)
+        return u, dual, gap
 
     def _axes(self, x: Array) -> tuple[int, ...]:
         axes = tuple(range(x.ndim)) if self.axes is None else self.axes
@@ -180,9 +203,14 @@ class TVStrength(Strength):
         max_iterations: int = 200,
         axes: tuple[int, ...] | None = None,
         degrees: Number = None,
+        native: bool = True,
     ) -> None:
         regulariser = TotalVariation(
-            isotropic=isotropic, tolerance=tolerance, max_iterations=max_iterations, axes=axes
+            isotropic=isotropic,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            axes=axes,
+            native=native,
         )
         super().__init__(regulariser, degrees=degrees, tolerance=tolerance)
 

@@ -1,0 +1,78 @@
+r"""The CPU kernel of the total variation prox as a JAX function; `None` where there is none.
+
+`pipla.prox.tv_entry` and numba are imported when they are first needed. Without numba, on other
+platforms and for differences along axes with others in between, the JAX form does the work.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+#: (x, shift, tolerance, warm) -> (u, dual, gap)
+Solver = Callable[[Array, Array, Array, tuple[Array, ...]], tuple[Array, tuple[Array, ...], Array]]
+
+
+def native_solver(
+    shape: tuple[int, ...],
+    dtype: Any,
+    axes: tuple[int, ...],
+    isotropic: bool,
+    max_iterations: int,
+) -> Solver | None:
+    """The kernel for arrays like this, or `None`."""
+    active = [axis for axis in sorted(axes) if shape[axis] > 1]
+    form = _form(shape, active)
+    if form is None or dtype not in (np.float32, np.float64) or jax.default_backend() != "cpu":
+        return None
+    target = _target(np.dtype(dtype))
+    if target is None:
+        return None
+    numbers = np.array([*form, len(axes), isotropic, max_iterations], np.int64)
+    order = [axes.index(axis) for axis in active]
+
+    def solve(
+        x: Array, shift: Array, tolerance: Array, warm: tuple[Array, ...]
+    ) -> tuple[Array, tuple[Array, ...], Array]:
+        like, scalar = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((), dtype)
+        results = [like] * (1 + len(order)) + [scalar]
+        call = jax.ffi.ffi_call(target, results, vmap_method="expand_dims")
+        u, *found, gap = call(x, *(warm[i] for i in order), shift, tolerance, form=numbers)
+        dual = list(warm)  # nothing happens along an axis of length 1
+        for i, array in zip(order, found, strict=True):
+            dual[i] = array
+        return u, tuple(dual), gap
+
+    return solve
+
+
+def _form(shape: tuple[int, ...], active: list[int]) -> tuple[int, ...] | None:
+    """(stacks, depth, rows, cols, inner) with differences along the three in the middle."""
+    if not 1 <= len(active) <= 3 or 0 in shape:
+        return None
+    first, last = active[0], active[-1]
+    lengths = [shape[axis] for axis in active]
+    if math.prod(shape[first : last + 1]) != math.prod(lengths):
+        return None
+    stacks, inner = math.prod(shape[:first]), math.prod(shape[last + 1 :])
+    if len(lengths) == 1 and inner > 1:  # differences between whole rows
+        return stacks, 1, lengths[0], 1, inner
+    return (stacks, *[1] * (3 - len(lengths)), *lengths, inner)
+
+
+@functools.cache
+def _target(dtype: np.dtype) -> str | None:
+    """The name under which XLA knows the kernel, which is compiled now if it never was."""
+    try:
+        from pipla.prox.tv_entry import address
+    except ImportError:  # no numba, or none for this version of NumPy
+        return None
+    name = f"pipla_total_variation_{dtype.name}"
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address(dtype)), platform="cpu")
+    return name

@@ -1,0 +1,235 @@
+"""The CPU kernel of total variation against the JAX form of the same algorithm."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pipla import prox
+from pipla.prox import total_variation, tv_native
+
+pytest.importorskip("numba")
+solve = jax.jit(lambda term, x, lam, warm: term.solve(None, x, 0.0, lam, warm))
+kinds = pytest.mark.parametrize("isotropic", [False, True])
+precisions = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def pair(**options):
+    return [prox.TotalVariation(0.7, native=native, **options) for native in (True, False)]
+
+
+def picture(seed, shape, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(rng.normal(size=shape).cumsum(axis=0), dtype)
+
+
+def dual(term, x, seed):
+    """A dual that may be a warm start: in the unit ball, 0 where there is no difference."""
+    rng = np.random.default_rng(seed)
+    arrays = [rng.uniform(-1, 1, x.shape) / np.sqrt(x.ndim) for _ in term.warm_start(None, x)]
+    axes = range(x.ndim) if term.axes is None else term.axes
+    for axis, array in zip(axes, arrays, strict=True):
+        np.moveaxis(array, axis, 0)[-1] = 0
+    return tuple(jnp.asarray(array, x.dtype) for array in arrays)
+
+
+def agree(first, second, dtype):
+    close = 2e-5 if dtype == np.float32 else 1e-11
+    assert first.x.dtype == first.gap.dtype == dtype
+    np.testing.assert_allclose(first.x, second.x, atol=close)
+    for a, b in zip(first.warm, second.warm, strict=True):
+        np.testing.assert_allclose(a, b, atol=5 * close)
+    np.testing.assert_allclose(first.gap, second.gap, rtol=20 * close, atol=close)
+
+
+CASES = [
+    ((40,), None),
+    ((1,), None),
+    ((13, 21), None),
+    ((1, 30), None),
+    ((30, 1), None),
+    ((17, 9), (0,)),
+    ((17, 9), (-1,)),
+    ((12, 10, 3), (1, 0)),
+    ((3, 1, 12, 1, 10), (2, 4)),
+    ((6, 7, 8), None),
+    ((2, 4, 3, 5, 2), (3, 1, 2)),
+    ((6, 7, 8), (1,)),
+]
+
+
+def compare(shape, axes, isotropic, dtype, max_iterations):
+    x = picture(0, shape, dtype)
+    options = {"axes": axes, "max_iterations": max_iterations, "tolerance": 1e-12}
+    terms = pair(isotropic=isotropic, **options)
+    warm = dual(terms[0], x, 1)
+    agree(*(solve(term, x, dtype(0.6), warm) for term in terms), dtype)
+
+
+@kinds
+@pytest.mark.parametrize(("shape", "axes"), CASES, ids=str)
+def test_kernel_equals_the_jax_form(shape, axes, isotropic):
+    compare(shape, axes, isotropic, np.float64, 15)
+
+
+@kinds
+@pytest.mark.parametrize(("shape", "axes"), [CASES[2], CASES[7], CASES[9]], ids=str)
+def test_one_chunk_in_float32(shape, axes, isotropic):
+    # With a single chunk only a window of the extrapolated dual is kept.
+    compare(shape, axes, isotropic, np.float32, 5)
+
+
+@pytest.mark.parametrize(("shape", "axes"), CASES, ids=str)
+def test_the_kernel_is_used_where_there_are_neighbours(shape, axes):
+    axes = tuple(axis % len(shape) for axis in (range(len(shape)) if axes is None else axes))
+    known = tv_native.native_solver(shape, np.float32, axes, False, 5) is not None
+    assert known == (max(shape[axis] for axis in axes) > 1)
+
+
+def test_axes_with_others_in_between_are_left_to_jax():
+    assert tv_native.native_solver((4, 5, 6), np.float32, (0, 2), False, 5) is None
+    assert tv_native.native_solver((4, 5, 0), np.float32, (0, 1), False, 5) is None
+    assert tv_native.native_solver((2, 2, 2, 2), np.float32, (0, 1, 2, 3), False, 5) is None
+    assert tv_native.native_solver((4, 5), jnp.bfloat16, (0, 1), False, 5) is None
+    term, other = pair(axes=(0, 2), max_iterations=10)
+    x = picture(1, (4, 5, 6))
+    agree(*(solve(t, x, 0.3, t.warm_start(None, x)) for t in (term, other)), np.float64)
+
+
+@kinds
+def test_both_stop_and_restart_at_the_same_places(isotropic):
+    x = picture(2, (24, 20))
+    terms = pair(isotropic=isotropic, max_iterations=3000, tolerance=1e-6)
+    first, second = (solve(term, x, 5.0, term.warm_start(None, x)) for term in terms)
+    agree(first, second, np.float64)
+    terms = pair(isotropic=isotropic, max_iterations=3000, tolerance=1e-2)
+    again = [solve(term, x, 5.0, first.warm) for term in terms]  # nothing is left to do
+    agree(*again, np.float64)
+    for a, b in zip(again[0].warm, first.warm, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@kinds
+@precisions
+def test_constants_and_ties_stay(isotropic, dtype):
+    term, other = pair(isotropic=isotropic)
+    flat = jnp.full((9, 11), 3.7, dtype)
+    solution = solve(term, flat, dtype(0.5), term.warm_start(None, flat))
+    np.testing.assert_array_equal(solution.x, flat)
+    assert float(solution.gap) == 0
+    steps = jnp.asarray(np.repeat(np.repeat([[0.0, 1], [2, 1]], 5, 0), 6, 1), dtype)
+    warm = term.warm_start(None, steps)
+    agree(*(solve(t, steps, dtype(0.1), warm) for t in (term, other)), dtype)
+
+
+def test_no_weight_no_change_and_what_is_not_finite_stays_so():
+    term, other = pair(max_iterations=10)
+    x = picture(3, (6, 5))
+    warm = term.warm_start(None, x)
+    np.testing.assert_array_equal(solve(term, x, 0.0, warm).x, x)
+    agree(*(solve(t, x, 1e-30, warm) for t in (term, other)), np.float64)
+    for bad in (np.nan, np.inf):
+        broken = solve(term, x.at[2, 2].set(bad), 0.5, warm)
+        assert not np.all(np.isfinite(broken.x))
+
+
+@precisions
+def test_under_vmap_also_twice_and_with_unbatched_parts(dtype):
+    term, other = pair(max_iterations=10)
+    x = picture(4, (2, 3, 8, 7), dtype)
+    lam = jnp.asarray([0.2, 1.0], dtype)
+    warm = dual(term, x[0, 0], 5)
+
+    def many(t):
+        inner = jax.vmap(lambda x, lam: t.solve(None, x, 0.0, lam, warm), (0, None))
+        return jax.jit(jax.vmap(inner))(x, lam)
+
+    first, second = many(term), many(other)
+    assert first.gap.shape == (2, 3)
+    agree(first, second, dtype)
+    one = solve(term, x[1, 2], lam[1], warm)
+    np.testing.assert_array_equal(first.x[1, 2], one.x)
+    np.testing.assert_array_equal(first.gap[1, 2], one.gap)
+
+
+def test_in_a_loop_and_in_the_learned_strength():
+    x = picture(6, (10, 9))
+
+    def walk(term):
+        def step(state, _):
+            point = term.solve(None, state[0], 0.0, 0.1, state[1])
+            return (point.x, point.warm), point.gap
+
+        return jax.jit(lambda x: jax.lax.scan(step, (x, term.warm_start(None, x)), None, 6))(x)
+
+    (u, _), gaps = walk(pair()[0])
+    (v, _), others = walk(pair()[1])
+    np.testing.assert_allclose(u, v, atol=1e-11)
+    np.testing.assert_allclose(gaps, others, rtol=1e-8)
+    joint = jax.jit(lambda term, *at: term.prox(*at))
+    points = [
+        joint(prox.TVStrength(native=native), jnp.asarray(0.1), x, 1e-3, 0.2)
+        for native in (True, False)
+    ]
+    np.testing.assert_allclose(points[0][0], points[1][0], rtol=1e-10)
+    np.testing.assert_allclose(points[0][1], points[1][1], atol=1e-10)
+
+
+def test_forward_derivatives_are_those_of_the_jax_form():
+    x = picture(7, (5, 6))
+    slopes = [
+        jax.jvp(lambda lam: term.prox(None, x, 0.0, lam)[1], (0.3,), (1.0,))[1]
+        for term in pair(max_iterations=20)
+    ]
+    np.testing.assert_allclose(*slopes, atol=1e-10)
+
+
+def test_without_numba_jax_does_it(monkeypatch):
+    monkeypatch.setattr(tv_native, "_target", lambda dtype: None)
+    x = picture(8, (4, 5))
+    assert "ffi_call" not in str(jax.make_jaxpr(lambda x: pair()[0].prox(None, x, 0.0, 1.0)[1])(x))
+
+
+def test_other_platforms_get_the_jax_form():
+    x = picture(9, (4, 5), np.float32)
+
+    def point(x):
+        return prox.TotalVariation().prox(None, x, 0.0, 1.0)[1]
+
+    lowered = jax.jit(point).trace(x).lower(lowering_platforms=("tpu",)).as_text()
+    assert "pipla_total_variation" not in lowered
+    assert "pipla_total_variation_float32" in jax.jit(point).lower(x).as_text()
+
+
+def test_the_two_forms_look_at_the_gap_equally_often():
+    from pipla.prox import tv_kernel
+
+    assert tv_kernel.CHUNK == total_variation._CHUNK
+
+
+DEVICES = """
+import jax, jax.numpy as jnp, numpy as np
+import pipla
+term = pipla.prox.TotalVariation(max_iterations=50, tolerance=1e-9)
+x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 40, 30)), jnp.float32)
+point = jax.vmap(lambda x: term.prox(None, x, 0.0, 1.0)[1])
+alone = jax.jit(point)(x)
+mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("i",))
+spec = jax.sharding.PartitionSpec("i")
+there = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec))
+mapped = jax.jit(jax.shard_map(point, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+for program in (mapped, jax.jit(point)):  # in the second one XLA gathers the operands
+    for _ in range(20):
+        spread = program(there)
+    assert len(spread.sharding.device_set) == 2
+    np.testing.assert_array_equal(alone, spread)
+"""
+
+
+def test_two_devices_with_one_thread_each():
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "2", "PJRT_NPROC": "1"}
+    subprocess.run([sys.executable, "-c", DEVICES], env=environment, check=True, timeout=120)
