@@ -8,7 +8,7 @@ from pipla.threads import one_thread_per_device
 
 one_thread_per_device()  # before JAX starts, which the imports below do not
 
-from pipla import operators, problems, prox, tuning  # noqa: E402
+from pipla import blur, operators, problems, prox, tuning  # noqa: E402
 from pipla.algorithms import (  # noqa: E402
     IPLA,
     MYIPLA,
@@ -66,6 +66,7 @@ __all__ = [
     "Save",
     "Status",
     "SweepResult",
+    "blur",
     "load",
     "map_estimate",
     "noncentred",

@@ -8,6 +8,7 @@ number is left to choose.
 from __future__ import annotations
 
 import time
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -183,7 +184,9 @@ def estimate_noise(observed: Any, channel_axis: int | None = None) -> float:
     from skimage.restoration import estimate_sigma
 
     picture = np.asarray(_numbers(observed), np.float64)
-    found = float(estimate_sigma(picture, average_sigmas=True, channel_axis=channel_axis))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of medians of nothing: NaN, seen below
+        found = float(estimate_sigma(picture, average_sigmas=True, channel_axis=channel_axis))
     if not found > 0:
         raise ValueError(
             "noise cannot be estimated: the finest details of the picture are exactly 0; give the "

@@ -88,6 +88,24 @@ def picture(dtype, num_particles=4):
     return Start(model, jnp.asarray(-0.5, dtype), _draw(dtype, (num_particles, 4, 5), 7))
 
 
+class _Noted(pipla.GaussianLikelihood):
+    """A Gaussian likelihood that notes when it is traced."""
+
+    def __call__(self, theta, x, data=None):
+        TRACED.append("blurred")
+        return super().__call__(theta, x, data)
+
+
+def blurred(dtype, num_particles=4):
+    """A blurred picture with a learned noise: a likelihood whose flow is exact."""
+    operator = pipla.operators.convolution(pipla.blur.box(3), (4, 5))
+    likelihood = _Noted(operator, np.asarray(_draw(dtype, (4, 5), 6)), None, theta="noise")
+    term = pipla.prox.TVStrength(tolerance=1e-3, max_iterations=20).on(theta="strength")
+    theta = {"noise": jnp.asarray(-0.5, dtype), "strength": jnp.asarray(0.2, dtype)}
+    model = pipla.Model(likelihood, term)
+    return Start(model, theta, _draw(dtype, (num_particles, 4, 5), 7))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
     """One algorithm of the table."""
@@ -149,6 +167,16 @@ ROWS = [
     Row("PIPGLA reflected", pipla.PIPGLA, STEP, {"reflected": True}, case=noncentred),
     Row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
     Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
+    Row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
+    Row(
+        "RPL by gradient",
+        pipla.RPL,
+        STEP | SCALED,
+        {"theta_update": "gradient", "antithetic": False, "reflected": False},
+        case=blurred,
+    ),
+    Row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
+    Row("MYIPLA closed form", pipla.MYIPLA, BOTH, {"theta_update": "closed-form"}, case=blurred),
     Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),
     Row(
         "MYIPLA picture, hybrid",

@@ -56,7 +56,8 @@ class StabilisedEuler(Langevin):
                 "SKROCK moves the particles by several gradients, and theta must not move by the "
                 "prox: use theta_update='gradient', 'closed-form' or 'frozen'."
             )
-        mu, nu, kappa = _coefficients(self.num_stages)
+        dtype = jnp.result_type(*jax.tree.leaves(particles))
+        mu, nu, kappa = (jnp.asarray(part, dtype) for part in _coefficients(self.num_stages))
 
         def drift(cloud: PyTree, warm: PyTree) -> tuple[PyTree, PyTree, Gradients, Array]:
             """$-\\gamma \\nabla U^\\lambda$."""
@@ -69,7 +70,6 @@ class StabilisedEuler(Langevin):
 
         ahead = jax.tree.map(lambda x, z: x + nu[0] * z, particles, noise.particles)
         moved, warm, slope, gap = drift(ahead, warm)
-        before = particles
         now = jax.tree.map(
             lambda x, m, z: x + mu[0] * m + kappa * z, particles, moved, noise.particles
         )
@@ -83,9 +83,9 @@ class StabilisedEuler(Langevin):
             )
             return (now, following, warm, jnp.maximum(gap, another)), None
 
-        dtype = jnp.result_type(*jax.tree.leaves(particles))
-        rest = (jnp.asarray(mu[1:], dtype), jnp.asarray(nu[1:], dtype))
-        (_, now, warm, gap), _ = jax.lax.scan(stage, (before, now, warm, gap), rest)
+        (_, now, warm, gap), _ = jax.lax.scan(
+            stage, (particles, now, warm, gap), (mu[1:], nu[1:])
+        )
         target = jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta)
         return Move(target, now, warm, slope, gap)
 

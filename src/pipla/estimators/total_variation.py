@@ -82,7 +82,8 @@ class TVDenoiser(_TVRestorer):
 
     Arguments:
         noise: the standard deviation of the noise, `"auto"` to estimate it from the finest details,
-            or `"learn"` to learn it along with the strength.
+            or `"learn"` to learn it along with the strength (better left to blurred pictures:
+            without a blur little tells noise from texture).
         isotropic: which total variation.
         channel_axis: the axis of colours, which share one strength; `None` for grey pictures,
             signals and volumes.
