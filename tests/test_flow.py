@@ -144,7 +144,12 @@ def test_rpl_does_not_depend_on_the_units_of_the_picture():
 @pytest.mark.parametrize(
     ("model", "algorithm", "error", "words"),
     [
-        (lambda: pipla.Model(lambda t, x, d: jnp.sum(x**2), Strength(L1())), pipla.RPL, TypeError, "GaussianLikelihood"),
+        (
+            lambda: pipla.Model(lambda t, x, d: jnp.sum(x**2), Strength(L1())),
+            pipla.RPL,
+            TypeError,
+            "GaussianLikelihood",
+        ),
         (
             lambda: pipla.Model(
                 pipla.GaussianLikelihood(
@@ -237,6 +242,7 @@ def test_the_map_is_the_minimiser(kind):
     theta = jnp.asarray(0.5)
     found = pipla.map_estimate(model, theta, jnp.asarray(y), num_steps=20_000, tolerance=1e-9)
     assert found.converged
+
     # Smooth |.| with sqrt(. + e²), whose minimum is within e per difference of the true one.
     def rough(x):
         return float(model.potential(theta, jnp.asarray(x.reshape(5, 6))))

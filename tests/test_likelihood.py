@@ -124,7 +124,11 @@ def test_float32_stays_float32():
     [
         (lambda: pipla.GaussianLikelihood(np.eye(3), np.ones(3), 1.0), TypeError, "operator"),
         (lambda: pipla.GaussianLikelihood(Identity(), np.ones(3), -1.0), ValueError, "noise"),
-        (lambda: pipla.GaussianLikelihood(Identity(), [1.0, np.nan], 1.0), ValueError, "observations"),
+        (
+            lambda: pipla.GaussianLikelihood(Identity(), [1.0, np.nan], 1.0),
+            ValueError,
+            "observations",
+        ),
         (
             lambda: pipla.GaussianLikelihood(Mask(np.ones((1, 4))), np.ones((4, 1)), 1.0),
             ValueError,

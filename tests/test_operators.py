@@ -26,7 +26,10 @@ CASES = {
     "renormalised": (convolution(SKEWED, (6, 7), "renormalised"), (6, 7)),
     "separable colour": (convolution(SKEWED, (6, 7, 3), "reflect", (0, 1)), (6, 7, 3)),
     "dense": (Dense(RNG.normal(size=(4, 6))), (6,)),
-    "composed": (Mask(RNG.uniform(size=(6, 7)) > 0.3) @ CircularConvolution(SKEWED, (6, 7)), (6, 7)),
+    "composed": (
+        Mask(RNG.uniform(size=(6, 7)) > 0.3) @ CircularConvolution(SKEWED, (6, 7)),
+        (6, 7),
+    ),
 }
 cases = pytest.mark.parametrize(("operator", "shape"), CASES.values(), ids=CASES.keys())
 
@@ -70,11 +73,15 @@ def test_operators_are_pytrees_that_jit_and_vmap(operator, shape):
 
 
 @pytest.mark.parametrize(("boundary", "mode"), [("circular", "wrap"), ("reflect", "reflect")])
-@pytest.mark.parametrize("psf", [SKEWED, blur.box(5), blur.gaussian(0.7)], ids=["skewed", "box", "gaussian"])
+@pytest.mark.parametrize(
+    "psf", [SKEWED, blur.box(5), blur.gaussian(0.7)], ids=["skewed", "box", "gaussian"]
+)
 def test_boundaries_are_those_of_scipy(boundary, mode, psf):
     x = RNG.normal(size=(9, 11))
     expected = scipy.ndimage.convolve(x, psf, mode=mode)
-    np.testing.assert_allclose(convolution(psf, x.shape, boundary).apply(jnp.asarray(x)), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        convolution(psf, x.shape, boundary).apply(jnp.asarray(x)), expected, atol=1e-12
+    )
 
 
 def test_renormalised_edges_divide_by_the_weight_inside():
@@ -105,7 +112,11 @@ def test_separable_acts_on_the_axes_it_is_told():
     ("make", "error", "words"),
     [
         (lambda: convolution(blur.box(9), (5, 20)), ValueError, "larger than the picture"),
-        (lambda: convolution(blur.box(9), (5, 20), "reflect"), ValueError, "larger than the picture"),
+        (
+            lambda: convolution(blur.box(9), (5, 20), "reflect"),
+            ValueError,
+            "larger than the picture",
+        ),
         (lambda: convolution(blur.box(3), (9, 9, 3)[:1]), (ValueError, IndexError), "axes|index"),
         (lambda: convolution(SKEWED_FULL, (9, 9), "reflect"), ValueError, "not a product"),
         (lambda: convolution(SKEWED, (9, 9), "mirror"), ValueError, "boundary"),

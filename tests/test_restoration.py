@@ -91,7 +91,9 @@ def test_a_signal_seen_through_a_matrix():
     rng = np.random.default_rng(0)
     truth = np.repeat([0.0, 10.0, 4.0], 10)
     matrix = rng.normal(size=(20, 30))
-    found = pipla.restore(Dense(matrix), matrix @ truth + 0.5 * rng.normal(size=20), 0.5, num_steps=600)
+    found = pipla.restore(
+        Dense(matrix), matrix @ truth + 0.5 * rng.normal(size=20), 0.5, num_steps=600
+    )
     assert rms(found.mean, truth) < 0.25 * np.std(truth)
 
 
@@ -118,7 +120,11 @@ def test_a_given_strength_is_kept():
     ("arguments", "error", "words"),
     [
         ({"observed": np.full((4, 4), 3.0)}, ValueError, "the same everywhere"),
-        ({"observed": np.array([[1.0, np.nan], [0.0, 1.0]])}, ValueError, "observed has 1 non-finite"),
+        (
+            {"observed": np.array([[1.0, np.nan], [0.0, 1.0]])},
+            ValueError,
+            "observed has 1 non-finite",
+        ),
         ({"observed": np.array([["a", "b"]])}, TypeError, "observed"),
         ({"noise": -1.0}, ValueError, "noise"),
         ({"noise": 0.0}, ValueError, "noise"),

@@ -60,7 +60,7 @@ def parse(text: str) -> np.ndarray:
 
 
 def checked(psf: np.ndarray) -> np.ndarray:
-    """A kernel of real finite numbers that sums to 1; one that does not is scaled, with a warning."""
+    """A kernel of finite numbers that sums to 1; one that does not is scaled, with a warning."""
     psf = np.asarray(psf)
     if psf.ndim < 1 or psf.size == 0 or psf.dtype.kind not in "fiub":
         raise ValueError(

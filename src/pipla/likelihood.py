@@ -1,4 +1,4 @@
-r"""Gaussian observations of a linear map, $y = H x + \sigma n$: a smooth term that knows its flow."""
+r"""Gaussian observations of a linear map, $y = H x + \sigma n$: a smooth term with its flow."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class GaussianLikelihood(eqx.Module):
         return basis.inverse(kept + spread + pulled)
 
     def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array:
-        r"""The proximal map of $g_1$ in x: $(\lambda a + 1)^{-1}(F x + \lambda F H^\top y/\sigma^2)$."""
+        r"""The proximal map of $g_1$: $F^{-1}(1 + \lambda a)^{-1}(Fx + \lambda FH^\top y/\sigma^2)$."""
         basis, backprojected = self._exact()
         weight = lam / self.deviation(theta).astype(x.dtype) ** 2
         start = basis.forward(x)
@@ -109,7 +109,7 @@ class GaussianLikelihood(eqx.Module):
         return jnp.max(self.basis.eigenvalues) / self.deviation(theta) ** 2
 
     def closed_form(self, theta: PyTree, particles: Array) -> PyTree:
-        r"""Theta with the best noise for these particles: $\sigma^2 = \frac1m \overline{|HX - y|^2}$."""
+        r"""Theta with the best noise for the cloud: $\sigma^2 = \overline{|HX - y|^2}/m$."""
         if self.noise is not None:
             return theta
         log_noise = 0.5 * jnp.log(jnp.mean(jax.vmap(self._residual)(particles) ** 2))

@@ -37,8 +37,8 @@ def map_estimate(
     Where the smooth part knows its proximal map (a `GaussianLikelihood` with an eigenbasis), by
     Douglas-Rachford splitting,
 
-    $$ a = \operatorname{prox}^{\gamma}_{g_1}(z), \qquad b = \operatorname{prox}^{\gamma}_{g_2}(2a - z),
-       \qquad z \leftarrow z + b - a, $$
+    $$ a = \operatorname{prox}^{\gamma}_{g_1}(z), \qquad
+       b = \operatorname{prox}^{\gamma}_{g_2}(2a - z), \qquad z \leftarrow z + b - a, $$
 
     and otherwise by accelerated forward-backward steps (Beck and Teboulle 2009) whose momentum
     restarts when it points uphill (O'Donoghue and Candès 2015).

@@ -1,4 +1,4 @@
-r"""Linear operators $H$ as small pytrees: `apply`, `adjoint` and, where there is one, an eigenbasis.
+r"""Linear operators $H$ as small pytrees: `apply`, `adjoint` and, where known, an eigenbasis.
 
 The eigenbasis diagonalises $H^\top H$. What a Gaussian likelihood does to x can be done exactly in
 it: its gradient, its proximal map, its Ornstein-Uhlenbeck flow.
@@ -51,7 +51,7 @@ class Operator(eqx.Module):
         r"""$H^\top y$."""
 
     def eigenbasis(self) -> Eigenbasis | None:
-        r"""Of $H^\top H$; `None` where nobody knows one. Costs more than a product: call it once."""
+        r"""Of $H^\top H$; `None` where nobody knows one. Dear for matrices: call it once."""
         return None
 
     def __matmul__(self, other: Operator) -> Operator:

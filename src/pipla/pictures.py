@@ -190,8 +190,9 @@ def _read_png(path: Path) -> np.ndarray:
             raw = np.stack([np.frombuffer(row, np.uint16) for row in values])
             return raw.reshape(rows, columns, details["planes"])
     with Image.open(path, formats=["PNG"]) as image:
-        if getattr(image, "n_frames", 1) > 1:
-            raise _Refused(f"has {image.n_frames} frames; save the one you want on its own.")
+        frames = getattr(image, "n_frames", 1)
+        if frames > 1:
+            raise _Refused(f"has {frames} frames; save the one you want on its own.")
         return _as_array(image)
 
 
@@ -215,7 +216,8 @@ def _read_tiff(path: Path) -> np.ndarray:
     import tifffile
 
     with tifffile.TiffFile(path) as file:
-        page, series = file.pages[0], file.series[0]
+        page: Any = file.pages[0]
+        series = file.series[0]
         if len(file.pages) > 1 or len(file.series) > 1:
             raise _Refused(
                 f"has {len(file.pages)} pages; save the one you want as a file of its own."

@@ -83,9 +83,7 @@ class StabilisedEuler(Langevin):
             )
             return (now, following, warm, jnp.maximum(gap, another)), None
 
-        (_, now, warm, gap), _ = jax.lax.scan(
-            stage, (particles, now, warm, gap), (mu[1:], nu[1:])
-        )
+        (_, now, warm, gap), _ = jax.lax.scan(stage, (particles, now, warm, gap), (mu[1:], nu[1:]))
         target = jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta)
         return Move(target, now, warm, slope, gap)
 

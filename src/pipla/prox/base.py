@@ -92,14 +92,15 @@ class Term(eqx.Module):
         return _slope(theta, point[0], lam_theta), _slope(x, point[1], lam_x)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
-        r"""Theta where the mean of $g_2(\cdot, X^i)$ over the cloud is smallest; not all terms know it.
+        r"""Theta where the mean of $g_2(\cdot, X^i)$ over the cloud is smallest.
 
-        Terms on parts of theta leave the other parts as they are.
+        Not all terms know it. Terms on parts of theta leave the other parts as they are.
         """
         if not self.uses_theta:
             return theta
         raise TypeError(
-            f"{type(self).__name__} has no closed-form theta; use theta_update='prox' or 'gradient'."
+            f"{type(self).__name__} has no closed-form theta; use theta_update='prox' or "
+            "'gradient'."
         )
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:

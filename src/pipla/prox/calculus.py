@@ -48,7 +48,6 @@ class Scaled(Iterative):
         solution = self.term.solve(theta, x, times(lam_theta), times(lam_x), warm)
         return solution._replace(gap=solution.gap * self.weight.astype(solution.gap.dtype))
 
-
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         return self.term.closed_form(theta, particles)
 
