@@ -93,7 +93,7 @@ class GaussianLikelihood(eqx.Module):
         return basis.inverse(kept + spread + pulled)
 
     def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array:
-        r"""The proximal map of $g_1$: $F^{-1}(1 + \lambda a)^{-1}(Fx + \lambda FH^\top y/\sigma^2)$."""
+        r"""The proximal map: $F^{-1}(1 + \lambda a)^{-1}(Fx + \lambda FH^\top y/\sigma^2)$."""
         basis, backprojected = self._exact()
         weight = lam / self.deviation(theta).astype(x.dtype) ** 2
         start = basis.forward(x)
