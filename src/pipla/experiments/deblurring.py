@@ -97,10 +97,16 @@ DEBLURRING: Experiment = Experiment(
     data_file=None,
     entries=[row for picture in ("guitar", "boat", "camera") for row in rows(picture)],
     presets={
-        "quick": PicturePreset(1, 3000, crop=128),
+        "quick": PicturePreset(1, 3000, guitar_steps=2000, published_steps=1500, crop=128),
         "paper": PicturePreset(1, 8000, guitar_steps=40000),
         "tiny": PicturePreset(
-            1, 12, guitar_steps=12, published_steps=12, crop=32, reference_steps=12
+            1,
+            12,
+            guitar_steps=12,
+            published_steps=12,
+            crop=32,
+            reference_steps=12,
+            reference_replicates=1,
         ),
     },
     starts=lambda rng, count: rng.standard_normal(count),

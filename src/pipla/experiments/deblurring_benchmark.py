@@ -73,8 +73,10 @@ BENCHMARK: Experiment = Experiment(
     entries=[row for picture in ("boat", "camera") for row in rows(picture)],
     presets={
         "quick": PicturePreset(3, 4000),
-        "paper": PicturePreset(3, 8000, slow_replicates=3, reference_steps=1500),
-        "tiny": PicturePreset(2, 20, crop=32, reference_steps=12),
+        "paper": PicturePreset(
+            3, 8000, slow_replicates=3, reference_steps=1500, reference_replicates=3
+        ),
+        "tiny": PicturePreset(2, 20, crop=32, reference_steps=12, reference_replicates=1),
     },
     starts=lambda rng, count: rng.standard_normal(count),
     figures=picture_figures.benchmark_figures,

@@ -24,6 +24,7 @@ class PicturePreset(Preset):
         published_steps: of the published rows.
         crop: the middle of camera and boat, so many pixels square; the guitar stays whole.
         reference_steps: of the reference at its larger step; twice as many at the smaller one.
+        reference_replicates: runs of the reference at each step.
     """
 
     num_particles: int = 1
@@ -32,6 +33,7 @@ class PicturePreset(Preset):
     published_steps: int = 3000
     crop: int | None = None
     reference_steps: int = 600
+    reference_replicates: int = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from pipla.metrics import psnr
 from pipla.problems.deblurring import Deblurring, deblurring
 from pipla.report import Section, Table, Text
 from pipla.restoration import restore
-from pipla.result import Status
+from pipla.result import Result, Status
 from pipla.run import run
 from pipla.save import Save
 
@@ -101,7 +101,8 @@ class RestoredPictures(Method):
             for row in rows
         )
         if not results.reference:
-            wanted += 2 * 3 * task.preset.reference_steps * sum(sizes.values())
+            runs = task.preset.reference_replicates * 3 * task.preset.reference_steps
+            wanted += 2 * runs * sum(sizes.values())
         return one * wanted + found.compile_seconds * len(rows)
 
     def reference(self, task: Task, progress: bool | None) -> dict[str, Any]:
@@ -112,8 +113,8 @@ class RestoredPictures(Method):
             "theta": first["theta"],
             "stderr": first["stderr"],
             "method": f"reflected-prox Langevin at steps {REFERENCE_STEP:g} and "
-            f"{REFERENCE_STEP / 2:g}, extrapolated to 0; the error is the Monte-Carlo error "
-            "combined with half of the extrapolation",
+            f"{REFERENCE_STEP / 2:g}, {task.preset.reference_replicates} runs each, extrapolated "
+            "to 0; the error is the Monte-Carlo error combined with half of the extrapolation",
             "seconds": sum(found["seconds"] for found in each.values()),
             "pictures": each,
         }
@@ -187,34 +188,46 @@ def _shared(crop: int | None, seed: int) -> Pictures:
 def _reference(task: Task, name: str, progress: bool | None) -> dict[str, Any]:
     """The strength without bias, its error, and how good the posterior mean is there."""
     problem = _pictures(task).problem(name, iterations=10)
-    thetas, errors, seconds = [], [], 0.0
-    for number, share in enumerate((1, 2)):
+    found: list[list[Result]] = []
+    for share in (1, 2):
         steps, step = share * task.preset.reference_steps, REFERENCE_STEP / share
-        result = run(
-            problem.model,
-            RPL(step, first=FIRST_STEP / step),
-            theta=jnp.asarray(problem.theta, jnp.result_type(float)),
-            particles=problem.cloud(jax.random.key(0), 2),
-            num_steps=steps,
-            burn_in=steps // 3,
-            key=jax.random.key(task.seed + number + 1),
-            save=Save(moments_every=1),
-            progress=progress,
-        )
-        if result.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        thetas.append(float(result.theta))
-        errors.append(float(result.theta_stderr))
-        seconds += result.seconds
-    shift = thetas[1] - thetas[0]
-    theta = thetas[1] + shift
-    stderr = float(np.sqrt(errors[0] ** 2 + (2 * errors[1]) ** 2 + (shift / 2) ** 2))
+        found.append([])
+        for replicate in range(task.preset.reference_replicates):
+            result = run(
+                problem.model,
+                RPL(step, first=FIRST_STEP / step),
+                theta=jnp.asarray(problem.theta, jnp.result_type(float)),
+                particles=problem.cloud(jax.random.key(0), 2),
+                num_steps=steps,
+                burn_in=steps // 3,
+                key=jax.random.key(task.seed + 10 * replicate + share),
+                save=Save(moments_every=1),
+                progress=progress,
+            )
+            if result.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
+            found[-1].append(result)
+    (large, error_large), (small, error_small) = (_mean_theta(results) for results in found)
+    shift = small - large
+    theta = small + shift
+    stderr = float(np.sqrt(error_large**2 + (2 * error_small) ** 2 + (shift / 2) ** 2))
     return {
         "theta": theta,
         "stderr": stderr,
         "strength": float(np.exp(theta)),
         "strength_stderr": float(np.exp(theta)) * stderr,
-        "psnr": psnr(result.x_mean, problem.truth),
-        "thetas": thetas,
-        "seconds": seconds,
+        "psnr": psnr(np.mean([r.x_mean for r in found[1]], axis=0), problem.truth),
+        "thetas": [large, small],
+        "seconds": sum(result.seconds for results in found for result in results),
     }
+
+
+def _mean_theta(results: Sequence[Result]) -> tuple[float, float]:
+    """The mean over runs, and its error: by their spread, or by batch means if that is larger.
+
+    Two runs may agree by chance, and batches are short against the pace of theta.
+    """
+    thetas = [float(result.theta) for result in results]
+    inside = float(np.sqrt(np.sum([float(r.theta_stderr) ** 2 for r in results]))) / len(results)
+    between = float(np.std(thetas, ddof=1) / np.sqrt(len(thetas))) if len(thetas) > 1 else 0.0
+    return float(np.mean(thetas)), max(inside, between)
