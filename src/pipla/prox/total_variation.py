@@ -74,6 +74,10 @@ class TotalVariation(Iterative):
         lengths = self._lengths(tuple(_difference(x, axis) for axis in self._axes(x)))
         return self.weight.astype(x.dtype) * _add_up(functools.reduce(jnp.add, lengths))
 
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        r"""$w^{-2}$."""
+        return 1 / self.weight.astype(x.dtype) ** 2
+
     def warm_start(self, theta: PyTree, x: Array) -> tuple[Array, ...]:
         x = require_floating("x", x, self)
         return tuple(jnp.zeros_like(x) for _ in self._axes(x))
