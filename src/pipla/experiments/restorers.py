@@ -21,6 +21,9 @@ from pipla.problems.deblurring import Deblurring
 from pipla.restoration import restore
 from pipla.result import Status
 
+#: Of the `bsnr30` protocol; the peers wrap around, as its blur does.
+KERNEL = blur.box(9)
+
 
 class Amount(NamedTuple):
     """How much to do: for the recommended rule and peers only the seed matters."""
@@ -140,27 +143,29 @@ def oracle_strength(problem: Deblurring, amount: Amount) -> Restored:
     return Restored(mean=best, best=best, theta=float(found.x), seconds=seconds)
 
 
-def filtered(make: Callable[[Deblurring, np.ndarray], np.ndarray]) -> Restorer:
-    """A peer that gives one picture and no strength; it gets the kernel of the blur."""
-
-    def restorer(problem: Deblurring, amount: Amount) -> Restored:
-        began = time.perf_counter()
-        mean = make(problem, blur.box(9))
-        return Restored(mean=mean, seconds=time.perf_counter() - began)
-
-    return restorer
+def unsupervised_wiener(problem: Deblurring, amount: Amount) -> Restored:
+    """The Wiener filter that learns its balance."""
+    return _timed(lambda: peers.unsupervised_wiener(problem.observed, KERNEL))
 
 
-unsupervised_wiener = filtered(lambda p, kernel: peers.unsupervised_wiener(p.observed, kernel))
-oracle_wiener = filtered(lambda p, kernel: peers.oracle_wiener(p.observed, kernel, p.truth))
+def oracle_wiener(problem: Deblurring, amount: Amount) -> Restored:
+    """The Wiener filter at the best balance."""
+    return _timed(lambda: peers.oracle_wiener(problem.observed, KERNEL, problem.truth))
 
 
-def _richardson_lucy(problem: Deblurring, kernel: np.ndarray) -> np.ndarray:
+def richardson_lucy(problem: Deblurring, amount: Amount) -> Restored:
+    """Richardson-Lucy, stopped at the best moment."""
     apply, adjoint = (_as_numpy(f) for f in (problem.operator.apply, problem.operator.adjoint))
-    return peers.oracle_richardson_lucy(problem.observed, apply, adjoint, problem.truth)
+    return _timed(
+        lambda: peers.oracle_richardson_lucy(problem.observed, apply, adjoint, problem.truth)
+    )
 
 
-richardson_lucy = filtered(_richardson_lucy)
+def _timed(make: Callable[[], np.ndarray]) -> Restored:
+    """One picture, and no strength."""
+    began = time.perf_counter()
+    mean = make()
+    return Restored(mean=mean, seconds=time.perf_counter() - began)
 
 
 def _as_numpy(function: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
