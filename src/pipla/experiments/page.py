@@ -93,7 +93,8 @@ def _reproduce(results: Results) -> list[Text]:
     command = f"pipla experiment run {results.experiment} --preset {results.preset}"
     command += f" --replicates {results.settings['replicates']} --seed {results.seed}"
     command += " --float64" if results.settings["float64"] else ""
-    if results.settings["data"] == "the authors' own":
+    settings = results.settings
+    if settings["data"] == "the authors' own" or settings.get("from_folder"):
         command = f"PIPLA_DATA=folder-with-the-authors-files {command}"
     total = sum(row["seconds"] + row["compile_seconds"] for row in results.rows)
     total += results.reference.get("seconds", 0.0)

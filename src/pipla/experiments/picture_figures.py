@@ -17,8 +17,8 @@ COLOURS = {
     "oracle": "#64748b",
 }
 _STYLES = {"MYPGD": "-", "MYIPLA": "--", "PIPGLA": ":", "SAPG": "-", "SK-ROCK": "--"}
-#: Pictures in a line of a strip.
-_COLUMNS = 6
+#: Pictures in a line of a strip, at most.
+_COLUMNS = 7
 
 
 def deblurring_figures(results: Results) -> dict[str, Picture]:
@@ -59,11 +59,12 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
     ours = next((row for row in rows if row["variant"] == "recommended"), None)
     deviation = None if ours is None else results.curve(ours, "deviation")
     count = len(panels) + (deviation is not None)
-    lines = -(-count // _COLUMNS)
+    lines = max(-(-count // _COLUMNS), 1)
+    columns = max(-(-count // lines), 1)
     height, width = panels[0][1].shape if panels else (1, 1)
-    across = 1.8 * min(1.0, 1.8 * width / height)
+    across = 11.0 / columns * min(1.0, 1.8 * width / height)
     figure, axes = new_figure(
-        _COLUMNS, _COLUMNS * across, lines * (across * height / width + 0.45), rows=lines
+        columns, columns * across, lines * (across * height / width + 0.45), rows=lines
     )
     for axis in axes:
         axis.set_axis_off()
@@ -74,7 +75,10 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
         axis, top = axes[len(panels)], float(np.percentile(deviation.astype(np.float64), 99.5))
         image = axis.imshow(deviation.astype(np.float64), cmap="magma", vmin=0, vmax=top)
         axis.set_title("RPL, posterior\nstandard deviation", fontsize=7)
-        figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02).ax.tick_params(labelsize=6)
+        # Below the picture: beside it, it would push all columns apart.
+        below = axis.inset_axes((0.02, -0.06, 0.96, 0.03))
+        figure.colorbar(image, cax=below, orientation="horizontal")
+        below.tick_params(labelsize=6)
     return Picture(
         figure,
         f"{name}: the truth, what was observed, and what each row made of it (posterior means "

@@ -23,8 +23,8 @@ SETTING = (
 )
 
 COLUMNS = (
-    "picture", "algorithm", "variant", "N", "t", "PSNR", "SSIM", "MAP PSNR", "MAP SSIM",
-    "cloud MSE", "deviation", "evaluations", "to t", "to PSNR", "seconds",
+    "picture", "algorithm", "variant", "N", "t", "PSNR / SSIM", "MAP", "evaluations", "to t",
+    "to PSNR", "seconds", "cloud MSE", "deviation",
 )  # fmt: skip
 
 
@@ -37,16 +37,14 @@ def picture_table(results: Results) -> Table:
             row["variant"],
             row["num_particles"],
             _strength(row),
-            fixed(row["psnr"], 2),
-            fixed(row["ssim"], 3),
-            fixed(row["map_psnr"], 2),
-            fixed(row["map_ssim"], 3),
-            fixed(row["cloud_mse"], 0),
-            fixed(row["deviation"], 1),
+            _quality(row["psnr"], row["ssim"]),
+            _quality(row["map_psnr"], row["map_ssim"]),
             fixed(row["evaluations"], 0),
             _pace(row, "strength"),
             _pace(row, "psnr"),
             fixed(row["seconds"], 1),
+            fixed(row["cloud_mse"], 0),
+            fixed(row["deviation"], 1),
         ]
         for row in results.rows
     ]
@@ -56,7 +54,7 @@ def picture_table(results: Results) -> Table:
 def reference_words(reference: dict[str, Any]) -> str:
     """The strengths that rows are compared with."""
     each = ", ".join(
-        f"{name} {found['strength']:.4f} ± {found['strength_stderr']:.4f}"
+        f"{name} {found['strength']:.5f} ± {found['strength_stderr']:.5f}"
         for name, found in reference["pictures"].items()
     )
     return f"Reference strength t = e^theta: {each}"
@@ -68,6 +66,12 @@ def _strength(row: dict[str, Any]) -> Cell | None:
         return None
     spread = f" ± {np.std(known, ddof=1):.4f}" if len(known) > 1 else ""
     return Cell(f"{row['strength']:.4f}{spread}", row["strength"])
+
+
+def _quality(decibels: float | None, similarity: float | None) -> Cell | None:
+    if decibels is None or similarity is None:
+        return None
+    return Cell(f"{decibels:.2f} / {similarity:.3f}", decibels)
 
 
 def _pace(row: dict[str, Any], name: str) -> Cell | None:

@@ -81,6 +81,7 @@ class RestoredPictures(Method):
         noted = {
             "data": f"pictures: {', '.join(names)}",
             "float64": jnp.result_type(float) == jnp.float64,
+            "from_folder": bool(os.environ.get("PIPLA_DATA")),
         }
         return list(names), noted
 
