@@ -97,7 +97,7 @@ DEBLURRING: Experiment = Experiment(
     data_file=None,
     entries=[row for picture in ("guitar", "boat", "camera") for row in rows(picture)],
     presets={
-        "quick": PicturePreset(1, 3000, guitar_steps=2000, published_steps=1500, crop=128),
+        "quick": PicturePreset(1, 3000, guitar_steps=2000, published_steps=2000, crop=128),
         "paper": PicturePreset(1, 8000, guitar_steps=40000),
         "tiny": PicturePreset(
             1,
