@@ -203,7 +203,7 @@ def test_the_page_has_strips_and_curves_and_says_why(finished):
     names = sorted(path.name for path in (finished / "figures").iterdir())
     assert names == ["camera-curves.png", "camera-strip.png"]
     assert page.count("<img") == 2
-    assert "reads particle 0 only" in page
+    assert "which reads particle 0 only" in page
     assert "4 of 7 rows have not been run" in page
     assert "E5." in page
     assert rebuild(finished).read_text() == page

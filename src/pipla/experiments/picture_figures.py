@@ -53,9 +53,9 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
         alone = row["algorithm"] == "MAP"
         if mean is not None:
             what = "" if alone or row["deviation"] is None else ", mean"
-            panels.append((f"{row['label']}{what}\n{row['psnr']:.2f} dB", mean))
+            panels.append((_title(row, what, row["psnr"]), mean))
         if best is not None and row["variant"] == "recommended":
-            panels.append((f"{row['label']}, MAP\n{row['map_psnr']:.2f} dB", best))
+            panels.append((_title(row, ", MAP", row["map_psnr"]), best))
     ours = next((row for row in rows if row["variant"] == "recommended"), None)
     deviation = None if ours is None else results.curve(ours, "deviation")
     count = len(panels) + (deviation is not None)
@@ -64,7 +64,7 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
     height, width = panels[0][1].shape if panels else (1, 1)
     across = 11.0 / columns * min(1.0, 1.8 * width / height)
     figure, axes = new_figure(
-        columns, columns * across, lines * (across * height / width + 0.45), rows=lines
+        columns, columns * across, lines * (across * height / width + 0.55), rows=lines
     )
     for axis in axes:
         axis.set_axis_off()
@@ -74,7 +74,7 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
     if deviation is not None:
         axis, top = axes[len(panels)], float(np.percentile(deviation.astype(np.float64), 99.5))
         image = axis.imshow(deviation.astype(np.float64), cmap="magma", vmin=0, vmax=top)
-        axis.set_title("RPL, posterior\nstandard deviation", fontsize=7)
+        axis.set_title("RPL, posterior\nstandard\ndeviation", fontsize=7)
         # Below the picture: beside it, it would push all columns apart.
         below = axis.inset_axes((0.02, -0.06, 0.96, 0.03))
         figure.colorbar(image, cax=below, orientation="horizontal")
@@ -85,6 +85,11 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
         "where there are such), with the PSNR; last, the posterior standard deviation of every "
         "pixel in grey levels.",
     )
+
+
+def _title(row: dict[str, Any], what: str, decibels: float) -> str:
+    """In three lines: the guitar is narrow."""
+    return f"{row['algorithm']}{what}\n{row['variant']}\n{decibels:.2f} dB"
 
 
 def _curves(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:

@@ -13,11 +13,11 @@ from pipla.report import Text
 
 def deblurring_findings(results: Results) -> list[Text]:
     """The artefact of the published rows, and what correcting it gives."""
-    found = []
+    found: list[str] = []
     for name in dict.fromkeys(row["detail"] for row in results.rows):
         reference = results.reference["pictures"][name]
         for row in _rows(results, name, variant="published", algorithm="MYIPLA"):
-            found.append(_artefact(row, name, reference))
+            found.append(_artefact(row, name, reference, explain=not found))
         for row in _rows(results, name, variant="corrected"):
             found.append(_corrected(row, name, reference))
         for row in _rows(results, name, variant="recommended"):
@@ -59,14 +59,20 @@ def benchmark_findings(results: Results) -> list[Text]:
     return [Text(words) for words in found]
 
 
-def _artefact(row: dict[str, Any], name: str, reference: dict[str, Any]) -> str:
+def _artefact(row: dict[str, Any], name: str, reference: dict[str, Any], explain: bool) -> str:
     ratio = row["strength"] / reference["strength"]
+    words = (
+        f"{name}, {row['label']}: theta ends at {row['theta_mean']:.2f} (t = "
+        f"{row['strength']:.2f}, {ratio:.0f} times the reference) and the cloud's MSE at "
+        f"{row['cloud_mse']:.0f}."
+    )
+    if not explain:
+        return words
     return (
-        f"{name}, as published: theta ends at {row['theta_mean']:.2f} (t = {row['strength']:.2f}, "
-        f"{ratio:.0f} times the reference) and the cloud's MSE at {row['cloud_mse']:.0f}. Why: the "
-        "code hands its whole cloud to a prox for one picture, which reads particle 0 only; the "
-        f"other {row['num_particles'] - 1} particles get a black picture as their proximal point "
-        "and are pulled towards 0 instead of being smoothed (E5). Theta fits those."
+        f"{words} Why: the code hands its whole cloud to a prox for one picture, which reads "
+        f"particle 0 only; the other {row['num_particles'] - 1} particles get a black picture as "
+        "their proximal point and are pulled towards 0 instead of being smoothed (E5). Theta fits "
+        "those."
     )
 
 
