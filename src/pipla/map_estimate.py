@@ -125,7 +125,7 @@ def _until_settled(body: Any, start: tuple[Any, ...], most: Array, tolerance: Ar
 
 
 def _still(theta: PyTree) -> PyTree:
-    return jax.tree.map(lambda t: jnp.zeros((), t.dtype), theta)
+    return jax.tree.map(lambda t: 0.0, theta)
 
 
 def _change(new: PyTree, old: PyTree) -> Array:

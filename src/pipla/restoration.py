@@ -147,7 +147,7 @@ def restore(
         num_steps=num_steps,
         burn_in=num_steps // 3,
         key=jax.random.key(seed),
-        save=Save(moments_every=1),
+        save=Save(moments_every=3),  # steps next to each other are alike
         progress=progress,
     )
     if result.x_mean is None:

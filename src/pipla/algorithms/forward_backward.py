@@ -84,6 +84,9 @@ def mirrored(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> 
     proximal point.
     """
 
+    if model.nonsmooth.finite:
+        return jax.tree.map(lambda u, v: 2 * u - v, points, particles)
+
     def one(x: PyTree, point: PyTree) -> PyTree:
         image = jax.tree.map(lambda u, v: 2 * u - v, point, x)
         inside = jnp.isfinite(model.nonsmooth.value(theta, image))

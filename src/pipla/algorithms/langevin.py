@@ -181,7 +181,7 @@ class Langevin(Algorithm):
         """
         scales = self._scales(theta)
         if self.theta_update != "prox":
-            lam_theta = jax.tree.map(lambda t: jnp.zeros((), t.dtype), theta)
+            lam_theta = jax.tree.map(lambda t: 0.0, theta)  # a number, so that the term sees it
         elif scale_point:
             lam_theta = jax.tree.map(lambda _: smoothing, theta)
         else:

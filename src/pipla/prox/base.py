@@ -44,6 +44,9 @@ class Term(eqx.Module):
     #: Whether the value depends on theta; a term for which it does not leaves theta alone.
     uses_theta: ClassVar[bool] = True
 
+    #: Whether the value is finite everywhere; constraints are not.
+    finite: ClassVar[bool] = False
+
     @abc.abstractmethod
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         """The potential $g_2(\\theta, x)$: minus a log density, up to a constant."""

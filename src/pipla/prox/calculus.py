@@ -32,6 +32,11 @@ class Scaled(Iterative):
         """Whether the term inside does."""
         return self.term.uses_theta
 
+    @property
+    def finite(self) -> bool:  # type: ignore[override]
+        """Whether the term inside is."""
+        return self.term.finite
+
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         value = self.term.value(theta, x)
         return self.weight.astype(value.dtype) * value
@@ -67,6 +72,11 @@ class Translated(Iterative):
     def uses_theta(self) -> bool:  # type: ignore[override]
         """Whether the term inside does."""
         return self.term.uses_theta
+
+    @property
+    def finite(self) -> bool:  # type: ignore[override]
+        """Whether the term inside is."""
+        return self.term.finite
 
     def _moved(self, x: PyTree, sign: int) -> PyTree:
         given, wanted = (str(jax.tree.structure(tree)) for tree in (self.shift, x))
@@ -108,6 +118,11 @@ class On(Iterative):
         """Whether the term inside does."""
         return self.term.uses_theta
 
+    @property
+    def finite(self) -> bool:  # type: ignore[override]
+        """Whether the term inside is."""
+        return self.term.finite
+
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
 
@@ -148,6 +163,11 @@ class Sum(Iterative):
     def uses_theta(self) -> bool:  # type: ignore[override]
         """Whether any of the terms does."""
         return any(term.uses_theta for term in self.terms)
+
+    @property
+    def finite(self) -> bool:  # type: ignore[override]
+        """Whether all of the terms are."""
+        return all(term.finite for term in self.terms)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return sum(term.value(theta, x) for term in self.terms)  # type: ignore[return-value]

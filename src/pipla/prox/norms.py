@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ def soft(x: Array, threshold: Array) -> Array:
 
 class SoftThreshold(Fixed):
     r"""$w \sum_j s_j(x)$ over amplitudes $s_j \ge 0$; its prox makes them $(s_j - \lambda w)_+$."""
+
+    finite: ClassVar[bool] = True
 
     weight: eqx.AbstractVar[Array]
 

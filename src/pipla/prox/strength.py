@@ -7,7 +7,7 @@ $e^{-wR}$ on $d$ coordinates has the normaliser $w^{-d}$, and $w = e^{r\theta}$ 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -59,6 +59,8 @@ class Strength(Iterative):
     soft-thresholding.
     """
 
+    finite: ClassVar[bool] = True
+
     regulariser: Term
     rate: Number = hyperparameter(default=1.0)
     degrees: Number = eqx.field(
@@ -103,6 +105,9 @@ class Strength(Iterative):
         self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar, warm: PyTree
     ) -> Solution:
         theta, x = operands(self, theta, x)
+        known = isinstance(lam_theta, float) and lam_theta == 0  # now, not only when it runs
+        if known and self.substitute is None:
+            return self._over_x(theta, x, smoothing(lam_x, x), warm)
         lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
         if self.substitute is not None:
             theta, x = self.substitute(theta, x, lam_theta, lam_x)
@@ -130,6 +135,12 @@ class Strength(Iterative):
         threshold = lam_x * weight * jnp.exp(rate * theta)
         x = rebuild(jnp.maximum(amplitudes - threshold, 0))
         return Solution(theta, x, warm, jnp.zeros((), x.dtype))
+
+    def _over_x(self, theta: Array, x: Array, lam_x: Array, warm: PyTree) -> Solution:
+        """The prox over x alone: that of R, with the strength in its smoothing."""
+        weight = jnp.exp(self.rate.astype(x.dtype) * theta)
+        point = self.regulariser.solve(None, x, 0.0, lam_x * weight, warm)
+        return point._replace(theta=theta, gap=point.gap * weight)
 
     def _alternate(
         self, equation: Equation, x: Array, lam_x: Array, warm: PyTree

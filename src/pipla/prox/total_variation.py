@@ -56,6 +56,7 @@ class TotalVariation(Iterative):
     """
 
     uses_theta: ClassVar[bool] = False
+    finite: ClassVar[bool] = True
 
     weight: Number = hyperparameter(default=1.0)
     isotropic: bool = eqx.field(static=True, default=False)
