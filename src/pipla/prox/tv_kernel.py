@@ -35,6 +35,7 @@ from pipla.prox.tv_rows import (
     fill,
     gather,
     inlined,
+    look,
     moved,
     pointer,
     project,
@@ -93,18 +94,28 @@ def _iterate(w: Any, u: Any, i: Any, momentum: Any) -> None:
 def _both(w: Any, u: Any, i: Any, momentum: Any) -> None:
     """`_primal` of row i + 1 and `_iterate` of row i at once, where both are inside an image."""
     p, q, after = rows_at(w.p, i), rows_at(w.q, i), rows_at(w.q, i + 1)
-    following, here, x = row(u, i + 1), row(u, i), row(w.x, i + 1)
-    numbers, width, inner = (w.shift, w.rate, momentum), w.width, w.form.inner
+    these = (
+        row(u, i + 1), row(u, i), row(w.x, i + 1), after.cols, after.rows, q.cols, q.rows,
+        p.cols, p.rows,
+    )  # fmt: skip
+    numbers = w.shift, w.rate, momentum
     if w.form.isotropic:
-        advance_isotropic(
-            following, here, x, after.cols, after.rows, q.cols, q.rows, p.cols, p.rows,
-            numbers, width, inner,
-        )  # fmt: skip
+        advance_isotropic(these, numbers, w.width, w.form.inner)
     else:
-        advance(
-            following, here, x, after.cols, after.rows, q.cols, q.rows, p.cols, p.rows,
-            numbers, width, inner,
-        )  # fmt: skip
+        advance(these, numbers, w.width, w.form.inner)
+
+
+@inlined
+def _look(w: Any, u: Any, i: Any) -> Any:
+    """`_primal` of row i + 1 and its `_apart`, and `_excess` of row i, inside an image."""
+    p, q = rows_at(w.p, i), rows_at(w.q, i)
+    p_after, q_after = rows_at(w.p, i + 1), rows_at(w.q, i + 1)
+    these = (
+        row(u, i + 1), row(u, i), row(w.x, i + 1), q_after.cols, q_after.rows, q.rows,
+        p.cols, p.rows, p_after.cols, p_after.rows,
+    )  # fmt: skip
+    numbers = w.shift, w.rate, type(w.rate)(w.form.isotropic)
+    return look(these, numbers, w.width, w.form.inner)
 
 
 @inlined
@@ -158,20 +169,25 @@ def _sweep(w: Any, age: Any, iterations: Any, first: Any) -> Any:
             inside = plane and old >= 0 and new < total and not w.places[old] & BOTTOM
             if inside and level < iterations:
                 _both(w, u, old, momentum)
+            elif inside:
+                near, away = _look(w, u, old)
+                end += near + 0.5 * w.shift * away
             elif 0 <= new < total:
                 _primal(w, u, new)
+                if level == iterations:
+                    end += 0.5 * w.shift * _apart(w, new)
             if 0 <= new < total:
                 here = row(u, new)
                 copy(moved(here, width), moved(here, width - inner), inner)
-            if old < 0 or old >= total:
-                continue
-            if level == iterations:
-                copy(row(w.u, old), row(u, old), width)
-                end += _excess(w, w.p, u, old) + 0.5 * w.shift * _apart(w, old)
-            elif not inside:
-                _iterate(w, u, old, momentum)
-            if first and level == 0:
-                start += _excess(w, w.warm, u, old)
+                if level == iterations:
+                    copy(row(w.u, new), here, width)
+            if 0 <= old < total:
+                if level < iterations and not inside:
+                    _iterate(w, u, old, momentum)
+                if level == iterations and not inside:
+                    end += _excess(w, w.p, u, old)
+                if first and level == 0:
+                    start += _excess(w, w.warm, u, old)
     return start, end
 
 
@@ -221,14 +237,17 @@ def solve(
     # Rows start at cache lines (16 numbers or 8 of them), after what is to the left of them.
     margin = (inner + LINE - 1) // LINE * LINE
     stride = (width + LINE - 1) // LINE * LINE + margin
-    scratch = np.empty(((CHUNK + 1) * ring + 3 * kept + 2) * stride, np.asarray(shift).dtype)
+    # Rows that are used together must not lie multiples of 4096 bytes apart: caches have too few
+    # places for such addresses.
+    plane = kept * stride + 17 * LINE
+    scratch = np.empty(((CHUNK + 1) * ring + 2) * stride + 3 * plane, np.asarray(shift).dtype)
     levels = pointer((scratch.ctypes.data + 63) // 64 * 64, shift)
     ahead = moved(levels, (CHUNK + 1) * ring * stride + margin)
     nothing = Rows(zeros, stride, 0)
     q = Field(
         Rows(ahead, stride, mask) if form.depth > 1 else nothing,
-        Rows(moved(ahead, kept * stride), stride, mask) if form.rows > 1 else nothing,
-        Rows(moved(ahead, 2 * kept * stride), stride, mask) if form.cols > 1 else nothing,
+        Rows(moved(ahead, plane), stride, mask) if form.rows > 1 else nothing,
+        Rows(moved(ahead, 2 * plane), stride, mask) if form.cols > 1 else nothing,
     )
     if form.cols > 1:
         for i in range(kept):
@@ -237,7 +256,7 @@ def solve(
     floor = number(np.finfo(scratch.dtype).tiny ** 0.25)
     rate = number(1) / (number(4 * form.directions) * max(shift, floor))
     w = Work(
-        x, warm, p, q, u, Rows(levels, stride, ring - 1), moved(ahead, 3 * kept * stride),
+        x, warm, p, q, u, Rows(levels, stride, ring - 1), moved(ahead, 3 * plane),
         zeros, all_places(form), form, width, lag, shift, rate,
     )  # fmt: skip
     enough = _enough(w, tolerance)

@@ -47,17 +47,15 @@ def moved(_: Any, start: Any, places: Any) -> Any:
 
 
 def disjoint(function: Any) -> Any:
-    """Compile a row of an iteration, promising that its rows do not overlap.
+    """Compile a function of rows, numbers, width and inner, promising that no two rows overlap.
 
     LLVM would else have to check that for every pair of them, and gives up vectorising instead.
-    Numba makes that promise for its own parallel loops; there is no decorator for it.
+    Numba makes that promise for its own parallel loops; there is no decorator for it. The function
+    returns two numbers.
     """
 
     @intrinsic
-    def call(
-        _: Any, following: Any, u: Any, x: Any, cols_after: Any, rows_after: Any, cols: Any,
-        rows: Any, p_cols: Any, p_rows: Any, numbers: Any, width: Any, inner: Any,
-    ) -> Any:  # fmt: skip
+    def call(_: Any, rows: Any, numbers: Any, width: Any, inner: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             flags: Any = Flags()
             flags.noalias = True
@@ -66,8 +64,8 @@ def disjoint(function: Any) -> Any:
             routine = context.compile_subroutine(builder, function, signature, flags=flags)
             return context.call_internal(builder, routine.fndesc, signature, arguments)
 
-        fields = (cols_after, rows_after, cols, rows, p_cols, p_rows)
-        return types.void(following, u, x, *fields, numbers, width, inner), generate
+        result = types.UniTuple(numbers.dtype, 2)
+        return result(rows, numbers, width, inner), generate
 
     return call
 
@@ -80,14 +78,12 @@ def clip(number: Any, one: Any) -> Any:
 
 
 @disjoint
-def advance(
-    following: Any, u: Any, x: Any, cols_after: Any, rows_after: Any, cols: Any, rows: Any,
-    p_cols: Any, p_rows: Any, numbers: Any, width: Any, inner: Any,
-) -> None:  # fmt: skip
+def advance(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
     """All that happens at a row inside an image: the next row of u, then this row of p and q.
 
-    `cols` and `rows` are the q of this row, `_after` of the next one, which has x and `following`.
+    `cols` and `rows` are the q of this row, `_after` of the next one, whose u is `following`.
     """
+    following, u, x, cols_after, rows_after, cols, rows, p_cols, p_rows = these
     shift, rate, momentum = numbers
     one = type(rate)(1)
     for j in range(width):
@@ -100,14 +96,13 @@ def advance(
         new = clip(down + rate * (below - here), one)
         rows[j] = new + momentum * (new - p_rows[j])
         p_rows[j] = new
+    return rate, rate
 
 
 @disjoint
-def advance_isotropic(
-    following: Any, u: Any, x: Any, cols_after: Any, rows_after: Any, cols: Any, rows: Any,
-    p_cols: Any, p_rows: Any, numbers: Any, width: Any, inner: Any,
-) -> None:  # fmt: skip
+def advance_isotropic(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
     """`advance` with the other projection."""
+    following, u, x, cols_after, rows_after, cols, rows, p_cols, p_rows = these
     shift, rate, momentum = numbers
     one = type(rate)(1)
     for j in range(width):
@@ -122,6 +117,31 @@ def advance_isotropic(
         p_cols[j] = a
         rows[j] = b + momentum * (b - p_rows[j])
         p_rows[j] = b
+    return rate, rate
+
+
+@disjoint
+def look(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
+    """The next row of u, what it adds to the `apart` of the gap, and this row to the `excess`."""
+    following, u, x, cols_after, rows_after, rows, p_cols, p_rows, p_cols_after, p_rows_after = (
+        these
+    )
+    shift, rate, isotropic = numbers
+    zero = type(rate)(0)
+    total, away = zero, zero
+    for j in range(width):
+        # To the left of a row of p is the end of the one before, which is 0.
+        c, c_left, r, r_above = cols_after[j], cols_after[j - inner], rows_after[j], rows[j]
+        below = x[j] + shift * ((c - c_left) + (r - r_above))
+        following[j] = below
+        part = (c - p_cols_after[j]) - (c_left - p_cols_after[j - inner])
+        part += (r - p_rows_after[j]) - (r_above - p_rows[j])
+        away += part * part
+        c, r = u[j + inner] - u[j], below - u[j]
+        length = np.sqrt(c * c + r * r) if isotropic > zero else abs(c) + abs(r)
+        part = length - (p_cols[j] * c + p_rows[j] * r)
+        total += zero if part < zero else part
+    return total, away
 
 
 # At the edges, and for other numbers of directions, the same in pieces. #
