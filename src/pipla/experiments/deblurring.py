@@ -91,13 +91,15 @@ DEBLURRING: Experiment = Experiment(
     "learned by maximum marginal likelihood. Guitar: the protocol of the paper's code, 11×11 "
     "pixels with weights scaled up at the edges, noise .47. Boat and camera: 9×9 pixels, circular, "
     "noise of a thousandth of the blurred picture's variance (30 dB). Published rows start, as "
-    "there, at particles N(50, 10²) and theta = -10.5; the others at the observed picture.",
+    "there, at particles N(50, 10²); the others at the observed picture.",
     method=RESTORED,
     problem=lambda data: ("guitar", "boat", "camera") if data else ("camera",),
     data_file=None,
     entries=[row for picture in ("guitar", "boat", "camera") for row in rows(picture)],
     presets={
-        "quick": PicturePreset(1, 3000, guitar_steps=2000, published_steps=2000, crop=128),
+        "quick": PicturePreset(
+            1, 3000, guitar_steps=2000, published_steps=1000, published_theta=-3.0, crop=128
+        ),
         "paper": PicturePreset(1, 8000, guitar_steps=40000),
         "tiny": PicturePreset(
             1,

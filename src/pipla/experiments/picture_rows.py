@@ -21,7 +21,9 @@ class PicturePreset(Preset):
         slow_replicates: of rows that take thousands of steps.
         num_steps, guitar_steps: of rows with small steps; the paper's noise is so small that the
             guitar needs more of them.
-        published_steps: of the published rows.
+        published_steps, published_theta: of the published rows, and where they start. The paper
+            draws it from [-15, 10]; its figure of the guitar has -10.5, from where theta takes a
+            thousand steps of .01 to arrive.
         crop: the middle of camera and boat, so many pixels square; the guitar stays whole.
         reference_steps: of the reference at its larger step; twice as many at the smaller one.
         reference_replicates: runs of the reference at each step.
@@ -31,6 +33,7 @@ class PicturePreset(Preset):
     slow_replicates: int = 1
     guitar_steps: int = 3000
     published_steps: int = 3000
+    published_theta: float = -10.5
     crop: int | None = None
     reference_steps: int = 600
     reference_replicates: int = 2

@@ -129,6 +129,8 @@ class RestoredPictures(Method):
         for replicate in range(entry.replicates(task.preset)):
             published = entry.variant == "published"
             problem = pictures.problem(entry.picture, replicate, published)
+            if published:
+                problem = problem._replace(theta=task.preset.published_theta)
             amount = Amount(
                 entry.particles(task.preset),
                 entry.steps(task.preset),
@@ -163,7 +165,7 @@ class RestoredPictures(Method):
             f"Data: {settings['data']}{size}. Preset {results.preset}, seed {results.seed}, "
             f"{'float64' if settings['float64'] else 'float32'}; noises: "
             f"{settings['replicates']}, and {settings['slow_replicates']} for rows of thousands of "
-            "steps.",
+            f"steps. Published rows start at theta = {settings['published_theta']:g}.",
             f"{reference_words(results.reference)} ({results.reference['method']}).",
         ]
 
