@@ -100,7 +100,11 @@ def address(dtype: np.dtype) -> int:
     def enter(frame: int) -> int:
         return _serve(frame, like) if version else 0
 
-    handler: Any = numba.cfunc(types.intp(types.intp), cache=True)(enter)
+    kind = types.intp(types.intp)
+    try:
+        handler: Any = numba.cfunc(kind, cache=True)(enter)
+    except RuntimeError:  # there is no place for a cache
+        handler = numba.cfunc(kind)(enter)
     _KEPT.append(handler)
     return handler.address
 
