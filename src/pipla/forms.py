@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from pipla.prox.calculus import On, part, put_part
+from pipla.prox.address import part, put_part
+from pipla.prox.calculus import On
 
 
 class Form(eqx.Module):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PyTree
 
 from pipla import checks
 from pipla.operators import Eigenbasis, Operator
-from pipla.prox.calculus import Address, part, put_part
+from pipla.prox.address import Address, part, put_part
 
 
 class GaussianLikelihood(eqx.Module):

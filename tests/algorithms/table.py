@@ -168,15 +168,7 @@ ROWS = [
     Row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
     Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
     Row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
-    Row(
-        "RPL by gradient",
-        pipla.RPL,
-        STEP | SCALED,
-        {"theta_update": "gradient", "antithetic": False, "reflected": False},
-        case=blurred,
-    ),
     Row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
-    Row("MYIPLA closed form", pipla.MYIPLA, BOTH, {"theta_update": "closed-form"}, case=blurred),
     Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),
     Row(
         "MYIPLA picture, hybrid",

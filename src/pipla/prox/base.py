@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 if TYPE_CHECKING:
-    from pipla.prox.calculus import Address
+    from pipla.prox.address import Address
 
 Scalar = Float[Array, ""]
 

@@ -10,12 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from pipla.prox.address import Address, Path, keys_of, part, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term, Zero
 from pipla.prox.checks import Number, hyperparameter, positive
-
-#: Names a part of a pytree: a dict key or attribute ("w"), an index (0), or a path ("layer", 0).
-Address = str | int | tuple[str | int, ...]
-Path = tuple[str | int, ...]
 
 
 class Scaled(Iterative):
@@ -232,46 +229,6 @@ def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
     return jax.tree.map(lambda size: size or None, sizes)
 
 
-def part(name: str, tree: PyTree, address: Address | None) -> PyTree:
-    """The addressed part of `tree`, or an error that lists the parts there are."""
-    for key in _keys(address):
-        parts = _parts(tree)
-        if key not in parts:
-            raise ValueError(
-                f"`.on({name}={address!r})` names a part that {name} does not have; "
-                f"its parts are {list(parts) or 'none (it is a single array)'}."
-            )
-        tree = parts[key]
-    return tree
-
-
-def _parts(tree: PyTree) -> dict[str | int, PyTree]:
-    if isinstance(tree, dict):
-        return tree
-    if hasattr(tree, "_asdict"):
-        return tree._asdict()
-    if isinstance(tree, list | tuple):
-        return dict(enumerate(tree))
-    fields: Any = vars(tree) if isinstance(tree, eqx.Module) else {}
-    return dict(fields)
-
-
-def put_part(tree: PyTree, address: Address | None, new: PyTree) -> PyTree:
-    """`tree` with the addressed part replaced."""
-    keys = _keys(address)
-    if not keys:
-        return new
-    key, rest = keys[0], keys[1:]
-    inner = put_part(_parts(tree)[key], rest, new)
-    if isinstance(tree, dict):
-        return {**tree, key: inner}
-    if hasattr(tree, "_replace"):
-        return tree._replace(**{str(key): inner})
-    if isinstance(tree, list | tuple):
-        return type(tree)(inner if i == key else leaf for i, leaf in enumerate(tree))
-    return eqx.tree_at(lambda t: getattr(t, str(key)), tree, inner)
-
-
 def _part_of_smoothing(lam: PyTree, address: Address | None) -> PyTree:
     """A number is the smoothing of every part; a pytree has one of its own for each."""
     number = jax.tree_util.all_leaves([lam])
@@ -282,12 +239,6 @@ def _size(tree: PyTree) -> int:
     return sum(jnp.size(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def _keys(address: Address | None) -> Path:
-    if address is None:
-        return ()
-    return address if isinstance(address, tuple) else (address,)
-
-
 def _reach(term: Term) -> list[tuple[Path | None, Path]]:
     """Where each elementary term acts: a path in theta (`None`: nowhere) and a path in x."""
     if isinstance(term, Sum):
@@ -296,7 +247,7 @@ def _reach(term: Term) -> list[tuple[Path | None, Path]]:
         return _reach(term.term)
     if isinstance(term, On):
         return [
-            (None if theta is None else _keys(term.theta) + theta, _keys(term.x) + x)
+            (None if theta is None else keys_of(term.theta) + theta, keys_of(term.x) + x)
             for theta, x in _reach(term.term)
         ]
     if isinstance(term, Zero):
