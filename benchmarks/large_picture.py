@@ -1,7 +1,7 @@
 """Time and memory of `pipla.restore` on 512² and 2048² pictures, each in a process of its own.
 
-Run as `python benchmarks/large_picture.py`. The picture is scikit-image's camera man, enlarged, with
-the 9×9 uniform circular blur and the noise of the benchmark protocol (BSNR 30 dB).
+Run as `python benchmarks/large_picture.py`. The picture is scikit-image's camera man, enlarged,
+with the 9×9 uniform circular blur and the noise of the benchmark protocol (BSNR 30 dB).
 """
 
 from __future__ import annotations
