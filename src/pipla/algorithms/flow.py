@@ -18,7 +18,7 @@ from pipla.model import Gradients, Model
 class ExponentialFlow(Langevin):
     r"""The likelihood's own diffusion, solved exactly, and the prior by its prox.
 
-    With $h = \gamma M$, where $M$ is the prior's own unit of time ($e^{-2\theta}$ for a strength
+    With $h = \gamma \tau$, where $\tau$ is the prior's own unit of time ($e^{-2\theta}$ for a strength
     $e^\theta$),
 
     $$ Y = \text{flow}_h(X_n) \quad (\texttt{GaussianLikelihood.flow}), \qquad
