@@ -18,8 +18,8 @@ from pipla.model import Gradients, Model
 class ExponentialFlow(Langevin):
     r"""The likelihood's own diffusion, solved exactly, and the prior by its prox.
 
-    With $h = \gamma \tau$, where $\tau$ is the prior's own unit of time ($e^{-2\theta}$ for a strength
-    $e^\theta$),
+    With $h = \gamma \tau$, where $\tau$ is the prior's own unit of time ($e^{-2\theta}$ for a
+    strength $e^\theta$),
 
     $$ Y = \text{flow}_h(X_n) \quad (\texttt{GaussianLikelihood.flow}), \qquad
        M_{n+1} = \operatorname{prox}^{h/2}_{g_2}(Y), \qquad X_{n+1} = 2 M_{n+1} - Y. $$
