@@ -17,6 +17,9 @@ OPERATORS = {
     "identity": (Identity(), (3, 4)),
     "mask": (Mask(np.array([[1.0, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1]])), (3, 4)),
     "circular": (convolution(blur.box(3), (5, 6)), (5, 6)),
+    "circular, odd": (convolution(blur.box(3), (4, 5)), (4, 5)),
+    "circular signal": (convolution(np.full(3, 1 / 3), (6,)), (6,)),
+    "circular colours": (convolution(blur.box(3), (4, 3, 2), axes=(0, 1)), (4, 3, 2)),
     "renormalised": (convolution(blur.box(3), (5, 4), "renormalised"), (5, 4)),
     "dense": (Dense(RNG.normal(size=(3, 5))), (5,)),
 }

@@ -20,6 +20,9 @@ from pipla.save import Save
 
 #: Seconds a chunk should take: short enough for a lively bar and a prompt Ctrl-C.
 CHUNK_SECONDS = 0.25
+#: A chunk takes at least so many times what one of no steps takes: the memory of a large cloud is
+#: fetched anew for every chunk.
+CHUNK_OVERHEADS = 15
 
 
 class Task(NamedTuple):
@@ -84,6 +87,9 @@ def drive(
         try:
             began = time.perf_counter()
             task.advance(sofar.carry, sofar.done, 0, capacity)  # no step: compiles
+            compiled = time.perf_counter()
+            task.advance(sofar.carry, sofar.done, 0, capacity)  # no step: what a chunk costs
+            enough = max(CHUNK_SECONDS, CHUNK_OVERHEADS * (time.perf_counter() - compiled))
             sofar.compile_seconds += time.perf_counter() - began
             while sofar.done < until:
                 count = _next_count(sofar.done, until, size, task.save.particles_every)
@@ -95,7 +101,7 @@ def drive(
                 sofar.add(chunk, count, task.save)
                 took = time.perf_counter() - began
                 sofar.seconds += took
-                size = _next_size(size, count, took, most)
+                size = _next_size(size, count, enough / max(took, 1e-6), most)
                 bar.update(sofar.done, sofar.carry.state.theta)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
@@ -112,10 +118,9 @@ def _next_count(done: int, until: int, size: int, particles_every: int | None) -
     return count
 
 
-def _next_size(size: int, count: int, seconds: float, most: int) -> int:
-    """Grow towards CHUNK_SECONDS a chunk, at most fourfold at a time."""
-    wanted = int(count * CHUNK_SECONDS / max(seconds, 1e-6))
-    return max(1, min(wanted, 4 * size, most))
+def _next_size(size: int, count: int, factor: float, most: int) -> int:
+    """Grow from the last chunk of `count` steps by this factor, at most fourfold at a time."""
+    return max(1, min(int(count * factor), 4 * size, most))
 
 
 def _roll_back(task: Task, sofar: SoFar, count: int, capacity: int) -> str:

@@ -82,13 +82,14 @@ class GaussianLikelihood(eqx.Module):
         $$ F X_h = e^{-ah} F X_0 + \frac{1 - e^{-ah}}{a} \frac{F H^\top y}{\sigma^2}
            + \sqrt{\frac{1 - e^{-2ah}}{2ah}}\; F \sqrt{2h}\,\xi, $$
 
-        where `push` is $\sqrt{2h}\,\xi$.
+        where `push` is $\sqrt{2h}\,\xi$, and for $F\xi$ stand numbers of the same distribution
+        (`Eigenbasis.white`).
         """
         basis, backprojected = self._exact()
         weight = time / self.deviation(theta).astype(x.dtype) ** 2
         exponent = weight * basis.eigenvalues.astype(x.dtype)
         kept = basis.times(jnp.exp(-exponent), basis.forward(x))
-        spread = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.forward(push))
+        spread = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(push))
         pulled = basis.times(weight * _mean_decay(exponent), backprojected.astype(kept.dtype))
         return basis.inverse(kept + spread + pulled)
 

@@ -31,6 +31,13 @@ class Eigenbasis(eqx.Module):
     def inverse(self, coordinates: Array) -> Array:
         """The x of these coordinates."""
 
+    def white(self, noise: Array) -> Array:
+        """Coordinates distributed as those of this white noise, which has the shape of x.
+
+        An orthogonal map keeps white noise white, so that the numbers may stand for themselves.
+        """
+        return noise
+
     def times(self, factor: Array, coordinates: Array) -> Array:
         """A real factor for each eigenvalue, times the coordinates, which may be complex."""
         factor = factor.astype(coordinates.real.dtype)
@@ -127,6 +134,31 @@ class Fourier(Eigenbasis):
     def inverse(self, coordinates: Array) -> Array:
         sizes = [self.shape[axis] for axis in self.axes]
         return jnp.fft.irfftn(coordinates, s=sizes, axes=self.axes, norm="ortho")
+
+    def white(self, noise: Array) -> Array:
+        """Pairs of numbers are the complex coordinates, which saves a transform of the picture.
+
+        Only where a coordinate is its own mirror image along the halved axis (frequency 0, and the
+        highest one if the size is even) are the others bound by symmetry; there a transform of the
+        other axes gives them.
+        """
+        *others, last = self.axes
+        size = self.shape[last]
+        pairs = (size - 1) // 2
+        ends = [0, 1, 1 + pairs, 1 + 2 * pairs, size]
+        zero, real, imaginary, highest = (
+            jax.lax.slice_in_dim(noise, start, stop, axis=last)
+            for start, stop in zip(ends[:-1], ends[1:], strict=True)
+        )
+
+        def mirrored(part: Array) -> Array:
+            if part.size == 0 or not others:
+                return jax.lax.complex(part, jnp.zeros_like(part))
+            return jnp.fft.fftn(part, axes=others, norm="ortho")
+
+        root = 0.5**0.5
+        middle = jax.lax.complex(root * real, root * imaginary)
+        return jnp.concatenate([mirrored(zero), middle, mirrored(highest)], axis=last)
 
 
 class CircularConvolution(Operator):
