@@ -7,6 +7,7 @@ it: its gradient, its proximal map, its Ornstein-Uhlenbeck flow.
 from __future__ import annotations
 
 import abc
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -148,7 +149,7 @@ class Fourier(Eigenbasis):
         ends = [0, 1, 1 + pairs, 1 + 2 * pairs, size]
         zero, real, imaginary, highest = (
             jax.lax.slice_in_dim(noise, start, stop, axis=last)
-            for start, stop in zip(ends[:-1], ends[1:], strict=True)
+            for start, stop in itertools.pairwise(ends)
         )
 
         def mirrored(part: Array) -> Array:

@@ -32,7 +32,7 @@ class Result:
 
     Attributes:
         theta: the average of theta's trace after burn-in.
-        theta_stderr: its Monte-Carlo standard error, by batch means. It does not include bias.
+        theta_stderr: its Monte-Carlo standard error. It does not include bias.
         theta_trace: theta after every step; leading axis: steps.
         particles: the last cloud.
         x_mean, x_variance: moments of x (or of `Save.quantity`) over particles and steps after
