@@ -63,7 +63,7 @@ class Adaptive(Algorithm):
     scheme: Langevin
     first: Array = eqx.field(converter=number, default=1.0)
     last: Array = eqx.field(converter=number, default=0.0625)
-    change_after: Array = eqx.field(converter=number, default=80.0)
+    change_after: Array = eqx.field(converter=number, default=40.0)
     name: str = eqx.field(static=True, default="", kw_only=True)
 
     #: Theta's moves are averaged over about so many steps.
