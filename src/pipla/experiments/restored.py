@@ -161,11 +161,13 @@ class RestoredPictures(Method):
         settings = results.settings
         crop = settings["crop"]
         size = f", camera and boat cropped to {crop}×{crop}" if crop else ", whole"
+        published = any(entry.variant == "published" for entry in experiment.entries)
+        where = f" Published rows start at theta = {settings['published_theta']:g}."
         return [
             f"Data: {settings['data']}{size}. Preset {results.preset}, seed {results.seed}, "
             f"{'float64' if settings['float64'] else 'float32'}; noises: "
             f"{settings['replicates']}, and {settings['slow_replicates']} for rows of thousands of "
-            f"steps. Published rows start at theta = {settings['published_theta']:g}.",
+            f"steps.{where if published else ''}",
             f"{reference_words(results.reference)} ({results.reference['method']}).",
         ]
 
@@ -226,9 +228,9 @@ def _reference(task: Task, name: str, progress: bool | None) -> dict[str, Any]:
 
 
 def _mean_theta(results: Sequence[Result]) -> tuple[float, float]:
-    """The mean over runs, and its error: by their spread, or by batch means if that is larger.
+    """The mean over runs, and its error: by their spread, or by that inside of them if larger.
 
-    Two runs may agree by chance, and batches are short against the pace of theta.
+    Two runs may agree by chance.
     """
     thetas = [float(result.theta) for result in results]
     inside = float(np.sqrt(np.sum([float(r.theta_stderr) ** 2 for r in results]))) / len(results)

@@ -122,7 +122,7 @@ def recommended(problem: Deblurring, amount: Amount) -> Restored:
         cloud_mse=float(np.mean([mse(x, problem.truth) for x in cloud])),
         seconds=found.seconds,
         compile_seconds=found.result.compile_seconds,
-        step_size=0.03,
+        step_size=_number(RPL().scheme.step_size),
         curves=curves,
     )
 
