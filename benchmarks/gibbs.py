@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tolerance", type=float, default=1e-4, help="of conjugate gradients")
     parser.add_argument("--starts", type=float, nargs="+", default=[0.005, 0.1], help="of t")
     parser.add_argument("--noise-seed", type=int, default=0)
-    parser.add_argument("--out", default="/tmp/pipla_gibbs.npz", help="t, stderr, mean, sd, ...")
+    parser.add_argument("--out", help="a file .npz for t, stderr, mean, sd, ...")
     options = parser.parse_args(arguments)
     from pipla.metrics import psnr, ssim
 
@@ -261,6 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"together: t = {t:.5f} ± {stderr:.5f} ({100 * stderr / t:.2f} %), posterior mean ", end=""
     )
     print(f"{psnr(mean, truth):.3f} dB, SSIM {ssim(mean, truth):.4f}, mean sd {sd.mean():.3f}")
+    if options.out is None:
+        return
     np.savez(
         options.out, t=t, stderr=stderr, mean=mean, sd=sd, truth=truth, y=y, sigma=sigma,
         runs_t=[a.t for a in answers], runs_stderr=[a.stderr for a in answers],
