@@ -108,7 +108,7 @@ class Preset:
     num_particles: int = 50
     reference_replicates: int = 8
     reference_steps: int = 6000
-    batch: int = 50
+    batch: int = 20  # more no longer fit into the caches
 
 
 @dataclasses.dataclass(frozen=True)
