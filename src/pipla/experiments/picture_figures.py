@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,21 +24,21 @@ _COLUMNS = 7
 
 def deblurring_figures(results: Results) -> dict[str, Picture]:
     """For each picture the strip and the curves of the paper."""
-    pictures = {}
-    for name in dict.fromkeys(row["detail"] for row in results.rows):
-        rows = [row for row in results.rows if row["detail"] == name]
-        pictures[f"{name}-strip"] = strip(results, name, rows)
-        pictures[f"{name}-curves"] = _curves(results, name, rows)
-    return pictures
+    return _by_picture(results, strip=strip, curves=_curves)
 
 
 def benchmark_figures(results: Results) -> dict[str, Picture]:
     """Strength and PSNR against the cost, and the strip."""
-    pictures = {}
+    return _by_picture(results, cost=_cost, strip=strip)
+
+
+def _by_picture(
+    results: Results, **makers: Callable[[Results, str, list[dict[str, Any]]], Picture]
+) -> dict[str, Picture]:
+    pictures: dict[str, Picture] = {}
     for name in dict.fromkeys(row["detail"] for row in results.rows):
         rows = [row for row in results.rows if row["detail"] == name]
-        pictures[f"{name}-cost"] = _cost(results, name, rows)
-        pictures[f"{name}-strip"] = strip(results, name, rows)
+        pictures |= {f"{name}-{kind}": make(results, name, rows) for kind, make in makers.items()}
     return pictures
 
 

@@ -15,14 +15,10 @@ from pipla.prox.base import Iterative, Scalar, Solution, Term, Zero
 from pipla.prox.checks import Number, hyperparameter, positive
 
 
-class Scaled(Iterative):
-    r"""$w\, g_2$ for $w > 0$: its prox is that of $g_2$ with both smoothings multiplied by $w$."""
+class Around(Iterative):
+    """Another term, in some guise."""
 
     term: Term
-    weight: Number = hyperparameter()
-
-    def __check_init__(self) -> None:
-        positive("weight", self.weight)
 
     @property
     def uses_theta(self) -> bool:  # type: ignore[override]
@@ -33,6 +29,15 @@ class Scaled(Iterative):
     def finite(self) -> bool:  # type: ignore[override]
         """Whether the term inside is."""
         return self.term.finite
+
+
+class Scaled(Around):
+    r"""$w\, g_2$ for $w > 0$: its prox is that of $g_2$ with both smoothings multiplied by $w$."""
+
+    weight: Number = hyperparameter()
+
+    def __check_init__(self) -> None:
+        positive("weight", self.weight)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         value = self.term.value(theta, x)
@@ -59,21 +64,10 @@ class Scaled(Iterative):
         )
 
 
-class Translated(Iterative):
+class Translated(Around):
     r"""$g_2(\theta, x - s)$: its prox is that of $g_2$ between two shifts."""
 
-    term: Term
     shift: PyTree
-
-    @property
-    def uses_theta(self) -> bool:  # type: ignore[override]
-        """Whether the term inside does."""
-        return self.term.uses_theta
-
-    @property
-    def finite(self) -> bool:  # type: ignore[override]
-        """Whether the term inside is."""
-        return self.term.finite
 
     def _moved(self, x: PyTree, sign: int) -> PyTree:
         given, wanted = (str(jax.tree.structure(tree)) for tree in (self.shift, x))
@@ -103,22 +97,11 @@ class Translated(Iterative):
         return self.term.time_unit(theta, x)
 
 
-class On(Iterative):
+class On(Around):
     """A term acting on named parts of theta and x; the other parts pass through unchanged."""
 
-    term: Term
     theta: Address | None = eqx.field(static=True, default=None)
     x: Address | None = eqx.field(static=True, default=None)
-
-    @property
-    def uses_theta(self) -> bool:  # type: ignore[override]
-        """Whether the term inside does."""
-        return self.term.uses_theta
-
-    @property
-    def finite(self) -> bool:  # type: ignore[override]
-        """Whether the term inside is."""
-        return self.term.finite
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
