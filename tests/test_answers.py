@@ -195,7 +195,7 @@ def test_variance_of_theta_falls_as_one_over_the_number_of_particles(name):
             FAMILY[name](0.2, theta_scale=0.2),
             theta=problem.maximiser,
             particles=problem.maximiser + jnp.zeros((int(count), 10)),
-            num_steps=400,
+            num_steps=301,
             key=jax.random.key(int(count)),
             num_replicates=200,
             save=NO_MOMENTS,
