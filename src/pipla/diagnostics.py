@@ -16,9 +16,10 @@ def monte_carlo_error(trace: ArrayLike) -> NDArray[np.floating]:
     $$ s \sqrt{\frac{\tau'/n}{1 - \tau'/n}}, \qquad
        \tau' = \tau \Bigl(1 + \frac{2m + 1}{n}\Bigr), $$
 
-    where the two corrections make up for deviations being taken from the mean of the series
-    itself: on autoregressive series of ten correlation times and more it is right within 25 %, and
-    rather too large. NaN for fewer than 4 values: nothing can be said.
+    with $\tau \ge 1$ and the denominator at least 1/2. The two corrections make up for deviations
+    being taken from the mean of the series itself: on autoregressive series of ten correlation
+    times and more it is right within 25 %, and rather too large. NaN for fewer than 4 values:
+    nothing can be said.
     """
     values = np.asarray(trace, dtype=np.float64)
     n = len(values)
