@@ -130,13 +130,13 @@ def _compiled_floor() -> Callable[[], float]:
     @jax.jit
     def job(cloud, features):
         def step(number, cloud):
-            z = 0.5 + 0.5 * jnp.tanh(0.5 * (cloud @ features.T))
+            z = 0.5 + 0.5 * jnp.tanh(0.5 * (cloud @ features))
             noise = jax.random.normal(jax.random.fold_in(key, number), cloud.shape)
-            return STEP_SIZE * (noise - z @ features)
+            return STEP_SIZE * (noise - z @ features.T)
 
         return jax.lax.fori_loop(0, STEPS, step, cloud)
 
-    start = jnp.zeros((50, 50)), jnp.asarray(features)
+    start = jnp.zeros((50, 50)), jnp.asarray(features.T)
     job(*start).block_until_ready()
     return _timed(lambda: job(*start).block_until_ready())
 
@@ -208,7 +208,7 @@ def _pipla_run(kind: str) -> Callable[[], float]:
     features, labels = _data()
     approximation = "published" if kind == "published" else None
     term = pipla.prox.LaplaceLocation(1.0, approximation)
-    data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels)}
+    data = {"features": jnp.asarray(features.T), "labels": jnp.asarray(labels)}
     model = pipla.Model(potential, term, data=data)
     options = {"theta_update": "frozen"} if kind == "x-only" else {}
     algorithm = pipla.PIPGLA(step_size=STEP_SIZE, **options)
@@ -243,7 +243,7 @@ def _sweep() -> None:
     from pipla.problems.logistic import potential
 
     features, labels = _data()
-    data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels)}
+    data = {"features": jnp.asarray(features.T), "labels": jnp.asarray(labels)}
     model = pipla.Model(potential, pipla.prox.LaplaceLocation(), data=data)
     particles = jax.random.normal(jax.random.key(1), (50, 50))
 

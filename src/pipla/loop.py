@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from pipla.algorithms.base import Algorithm, State
@@ -39,7 +40,7 @@ class Place(NamedTuple):
     def at(cls, first: int, length: int, burn_in: int, save: Save) -> Place:
         """From numbers."""
         numbers = (first, length, burn_in, save.moments_every or 1)
-        return cls(*(jnp.asarray(number, jnp.int32) for number in numbers))
+        return jax.device_put(cls(*map(np.int32, numbers)))
 
 
 class Chunk(NamedTuple):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pipla.algorithms.noise import STRIP, cloud_normals
+from pipla.algorithms.generator import STRIP
+from pipla.algorithms.noise import cloud_normals
 
 KEY = jax.random.key(7)
 SHAPES = {"small": (3, 5), "one strip": (STRIP,), "strips": (3, STRIP), "a rest": (3, STRIP - 5)}

@@ -123,7 +123,7 @@ def test_the_uniform_reference_agrees_with_a_sampler_that_shares_nothing_with_it
     error = result.theta[0].std(ddof=1) / np.sqrt(8)
     features, labels = (np.asarray(problem.model.data[name]) for name in ("features", "labels"))
     theirs, their_error = maximiser(
-        features, labels, ours + np.array([-0.06, -0.02, 0.02, 0.06]), 60, 600, 60
+        features.T, labels, ours + np.array([-0.06, -0.02, 0.02, 0.06]), 60, 600, 60
     )
     assert error < 0.02
     assert their_error < 0.02

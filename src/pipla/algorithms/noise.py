@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-#: Large particles get their normals in strips of so many, which stay in the cache of a core.
-STRIP = 2**14
+from pipla.algorithms.generator import normals
 
 
 def normals_like(key: Key[Array, ""], tree: PyTree) -> PyTree:
@@ -18,10 +14,8 @@ def normals_like(key: Key[Array, ""], tree: PyTree) -> PyTree:
     leaves, structure = jax.tree.flatten(tree)
     # A single leaf uses the key itself: deriving another one costs as much as 16 normals.
     keys = [key] if len(leaves) == 1 else list(jax.random.split(key, len(leaves)))
-    draws = [_normals(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    # Without the barrier XLA fuses the generator into every use of the noise and runs it anew for
-    # each: a step with a prox became half as slow again.
-    return jax.lax.optimization_barrier(jax.tree.unflatten(structure, draws))
+    draws = [normals(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(structure, draws)
 
 
 def cloud_normals(key: Key[Array, ""], particles: PyTree, *, antithetic: bool) -> PyTree:
@@ -43,20 +37,3 @@ def cloud_normals(key: Key[Array, ""], particles: PyTree, *, antithetic: bool) -
         particles,
     )
 
-
-def _normals(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    """Standard normals; the first axis is that of particles, which all have the same strips."""
-    size = math.prod(shape[1:])
-    if size <= STRIP:
-        return jax.random.normal(key, shape, dtype)
-    numbers = jnp.arange(-(-size // STRIP))
-
-    def strip(number: Array) -> Array:
-        return jax.random.normal(jax.random.fold_in(key, number), (shape[0], STRIP), dtype)
-
-    strips = jax.lax.platform_dependent(
-        numbers,
-        cpu=lambda numbers: jax.lax.map(strip, numbers),
-        default=lambda numbers: jax.vmap(strip)(numbers),
-    )
-    return jnp.swapaxes(strips, 0, 1).reshape(shape[0], -1)[:, :size].reshape(shape)

@@ -97,6 +97,14 @@ def smoothing(lam: Any, like: Array) -> Scalar:
     return jnp.asarray(lam, like.dtype)
 
 
+def stays(lam_theta: Any) -> bool:
+    """Whether theta is known to stay when the program is built: its smoothing is the number 0.
+
+    Algorithms that do not move theta by the prox say so, and a term leaves out what theta needs.
+    """
+    return isinstance(lam_theta, float) and lam_theta == 0
+
+
 def _is_concrete(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer)
 

@@ -8,7 +8,16 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.checks import Number, count, hyperparameter, one_of, operands, positive, smoothing
+from pipla.prox.checks import (
+    Number,
+    count,
+    hyperparameter,
+    one_of,
+    operands,
+    positive,
+    smoothing,
+    stays,
+)
 from pipla.prox.norms import soft
 from pipla.prox.root import increasing_root
 
@@ -61,6 +70,8 @@ class LaplaceLocation(ClosedForm):
         ratio = smoothing(lam_theta, x) / lam_x
         if self.approximation == "published":
             return _published(theta, x, ratio, width)
+        if stays(lam_theta):
+            return theta, _towards(theta, x, width)
         if self.approximation == "iterative":
             return _iterated(theta, x, ratio, width, self.sweeps)
         return _exact(theta, x, ratio, width)
@@ -74,22 +85,30 @@ def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, A
     def optimality(v: Array) -> tuple[Array, Array]:
         pull = z - v
         inside = (jnp.abs(pull) < 1).astype(z.dtype)
-        return v - ratio * jnp.sum(jnp.clip(pull, -1, 1)), 1 + ratio * jnp.sum(inside)
+        return v - ratio * _total(jnp.clip(pull, -1, 1)), 1 + ratio * _total(inside)
 
     reach = ratio * z.size
-    lower = jnp.maximum(jnp.min(z, initial=0), -reach)
-    upper = jnp.minimum(jnp.max(z, initial=0), reach)
-    v = increasing_root(optimality, lower, upper, jnp.zeros_like(theta), resolution=1.0)
+    v = increasing_root(optimality, -reach, reach, jnp.zeros_like(theta), resolution=1.0)
     moved = theta + v * width
-    # Equal to x - clip(x - u0, ±width), but a tie x = u0 comes out exact.
-    return moved, jnp.clip(moved, x - width, x + width)
+    return moved, _towards(moved, x, width)
+
+
+def _towards(theta: Array, x: Array, width: Array) -> Array:
+    """Equal to `x - clip(x - theta, ±width)`, but a tie x = theta comes out exact."""
+    return jnp.clip(theta, x - width, x + width)
+
+
+def _total(terms: Array) -> Array:
+    """The sum as a product with ones: XLA's sums along a row use one lane of a CPU's vectors."""
+    flat = terms.ravel()
+    return jnp.dot(flat, jnp.ones_like(flat), precision=jax.lax.Precision.HIGHEST)
 
 
 def _published(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, Array]:
     moved = theta + soft(x - theta, width)
     # Of soft(x - theta), not of moved - theta: rounding in the sum must not invent a sign.
     signs = jnp.sign(soft(x - theta, width))
-    return theta + ratio * width * jnp.sum(signs), moved
+    return theta + ratio * width * _total(signs), moved
 
 
 def _iterated(
@@ -98,6 +117,6 @@ def _iterated(
     def sweep(_: int, point: tuple[Array, Array]) -> tuple[Array, Array]:
         level, moved = point
         moved = x - width * jnp.sign(moved - level)
-        return theta + ratio * width * jnp.sum(jnp.sign(moved - level)), moved
+        return theta + ratio * width * _total(jnp.sign(moved - level)), moved
 
     return jax.lax.fori_loop(0, sweeps, sweep, (theta, x))

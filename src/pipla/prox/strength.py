@@ -23,6 +23,7 @@ from pipla.prox.checks import (
     operands,
     positive,
     smoothing,
+    stays,
 )
 from pipla.prox.decline import MAX_STEPS, Equation, first_decline
 from pipla.prox.norms import SoftThreshold
@@ -105,8 +106,7 @@ class Strength(Iterative):
         self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar, warm: PyTree
     ) -> Solution:
         theta, x = operands(self, theta, x)
-        known = isinstance(lam_theta, float) and lam_theta == 0  # now, not only when it runs
-        if known and self.substitute is None:
+        if stays(lam_theta) and self.substitute is None:
             return self._over_x(theta, x, smoothing(lam_x, x), warm)
         lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
         if self.substitute is not None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.checks import one_of, operands, smoothing
+from pipla.prox.checks import one_of, operands, smoothing, stays
 from pipla.prox.segments import first_root, segments
 
 
@@ -51,6 +51,8 @@ class UniformBox(ClosedForm):
 
     def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
+        if stays(lam_theta):
+            return theta, jnp.clip(x, -jnp.maximum(theta, 0), jnp.maximum(theta, 0))
         lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
         if self.approximation == "published":
             room = theta**2 - 4 * lam_theta * x.size
@@ -87,6 +89,8 @@ class UniformLogBox(ClosedForm):
 
     def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
+        if stays(lam_theta):
+            return theta, jnp.clip(x, -jnp.exp(theta), jnp.exp(theta))
         lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
         root = first_root(theta, jnp.abs(x), lam_theta * x.size, -lam_theta / lam_x)
         moved = jnp.where(lam_theta > 0, root, theta)

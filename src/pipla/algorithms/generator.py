@@ -1,0 +1,91 @@
+r"""Standard normals: those of `jax.random.normal`, bit for bit, in less time on a CPU.
+
+JAX compiles the 20 rounds of Threefry, its default generator, as a loop on CPUs that passes over
+memory in every turn. Here they are written out, so that XLA makes one pass of them and of the
+transformation to normals; and a loop over strips, which stay in the cache of a core, keeps XLA
+from running that pass anew for everyone who uses the numbers. Keys of another kind go to JAX.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, UInt32
+
+#: The most numbers in a strip.
+STRIP = 2**14
+#: Fewer numbers than these are not worth a loop.
+FEW = 2**8
+
+#: Rotations of the rounds and the parity of the key schedule (Salmon et al. 2011, Threefry-2x32).
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+
+
+def normals(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+    """Standard normals: `jax.random.normal`, faster."""
+    size, dtype = math.prod(shape), jnp.dtype(dtype)
+    if not _written_out(key, size, dtype):
+        return jax.random.normal(key, shape, dtype)
+    words = jax.random.key_data(key)
+    if size < FEW:
+        return _from_place(words, jnp.uint32(0), size, dtype).reshape(shape)
+    # XLA would take a loop of one turn apart, and with it what the loop is for.
+    count = max(2, -(-size // STRIP))
+    length = -(-size // count)
+
+    def strip(first: Array) -> Array:
+        return _from_place(words, first, length, dtype)
+
+    draws = jax.lax.platform_dependent(
+        length * jnp.arange(count, dtype=jnp.uint32),
+        cpu=lambda firsts: jax.lax.map(strip, firsts),
+        default=lambda firsts: jax.vmap(strip)(firsts),
+    )
+    return draws.reshape(-1)[:size].reshape(shape)
+
+
+def _written_out(key: Key[Array, ""], size: int, dtype: np.dtype) -> bool:
+    """Whether what is written here is what JAX would do."""
+    return (
+        str(jax.random.key_impl(key)) == "threefry2x32"
+        and bool(jax.config.jax_threefry_partitionable)
+        and dtype in (jnp.float32, jnp.float64)
+        and size < 2**31
+    )
+
+
+def _from_place(words: UInt32[Array, "2"], first: Array, length: int, dtype: np.dtype) -> Array:
+    """The normals of the places from `first` on: each is a function of its place alone."""
+    place = first + jax.lax.iota(jnp.uint32, length)
+    high, low = _threefry(words, jnp.zeros_like(place), place)
+    if dtype == jnp.float32:
+        bits = high ^ low
+    else:
+        bits = (high.astype(jnp.uint64) << 32) | low.astype(jnp.uint64)
+    least = np.nextafter(dtype.type(-1), dtype.type(0))
+    uniform = jnp.maximum(least, _unit(bits, dtype) * (dtype.type(1) - least) + least)
+    return dtype.type(np.sqrt(2)) * jax.lax.erf_inv(uniform)
+
+
+def _threefry(key: UInt32[Array, "2"], left: Array, right: Array) -> tuple[Array, Array]:
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(PARITY))
+    left, right = left + schedule[0], right + schedule[1]
+    for turn in range(5):
+        for rotation in ROTATIONS[turn % 2]:
+            left = left + right
+            right = left ^ ((right << rotation) | (right >> (32 - rotation)))
+        left = left + schedule[(turn + 1) % 3]
+        right = right + schedule[(turn + 2) % 3] + jnp.uint32(turn + 1)
+    return left, right
+
+
+def _unit(bits: Array, dtype: np.dtype) -> Array:
+    """Uniform on [0, 1): the bits as the fraction of a float between 1 and 2, minus 1."""
+    spare = bits.dtype.type(jnp.finfo(dtype).bits - jnp.finfo(dtype).nmant)
+    one = np.asarray(1, dtype).view(bits.dtype)
+    return jax.lax.bitcast_convert_type((bits >> spare) | one, dtype) - dtype.type(1)
