@@ -31,7 +31,7 @@ FLOORS = [
     {"algorithms"},
     {"curvature", "diagnostics", "forms", "progress", "save"},
     {"loop", "prepare", "tuning"},
-    {"result", "storage"},
+    {"result", "spread", "storage"},
     {"drive"},
     {"map_estimate", "run"},
     {"restoration", "sweep"},

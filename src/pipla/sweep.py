@@ -11,17 +11,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Key, PyTree
 
 from pipla import checks, tuning
 from pipla.algorithms.base import Algorithm
 from pipla.diagnostics import monte_carlo_error
-from pipla.loop import Chunk, Place, advance, capacity_for, start
+from pipla.loop import Chunk, Place, capacity_for, start
 from pipla.model import Model
 from pipla.prepare import as_dtype, checked_burn_in, checked_save, checked_start, one_dtype
 from pipla.progress import Progress
 from pipla.save import Save
+from pipla.spread import advance_lanes, mesh_for, spread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +135,8 @@ def sweep(
     carry = eqx.filter_vmap(lambda a, t, x: start(a, model, t, x, save.program()))(
         lane_algorithms, thetas, clouds
     )
-    lane_algorithms, lane_keys, carry = _spread((lane_algorithms, lane_keys, carry), lanes)
+    mesh = mesh_for(lanes)
+    lane_algorithms, lane_keys, carry = spread((lane_algorithms, lane_keys, carry), mesh)
 
     capacity = capacity_for(first[0], lanes)
     pieces, done, seconds, interrupted = [], 0, 0.0, False
@@ -144,7 +145,9 @@ def sweep(
     def steps(count: int) -> Chunk:
         place = Place.at(done, count, burn_in, save)
         return jax.block_until_ready(
-            advance(lane_algorithms, model, save.program(), lane_keys, carry, place, capacity)
+            advance_lanes(
+                lane_algorithms, model, save.program(), lane_keys, carry, place, capacity, mesh
+            )
         )
 
     with Progress(name, num_steps, progress) as bar:
@@ -223,12 +226,3 @@ def _stack(settings: list[Algorithm]) -> Algorithm:
 def _map_arrays(function: Callable[..., Any], tree: PyTree) -> PyTree:
     arrays, static = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.tree.map(function, arrays), static)
-
-
-def _spread(tree: PyTree, lanes: int) -> PyTree:
-    """Put the lanes on all devices, evenly; leave them where they are when they do not divide."""
-    devices = jax.devices()
-    if len(devices) == 1 or lanes % len(devices):
-        return tree
-    sharding = NamedSharding(Mesh(np.asarray(devices), ("lanes",)), PartitionSpec("lanes"))
-    return _map_arrays(lambda leaf: jax.device_put(leaf, sharding), tree)

@@ -36,4 +36,3 @@ def cloud_normals(key: Key[Array, ""], particles: PyTree, *, antithetic: bool) -
         normals_like(key, half),
         particles,
     )
-
