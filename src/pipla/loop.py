@@ -42,6 +42,11 @@ class Place(NamedTuple):
         numbers = (first, length, burn_in, save.moments_every or 1)
         return jax.device_put(cls(*map(np.int32, numbers)))
 
+    def wait(self, done: Int[Array, ""]) -> Int[Array, ""]:
+        """How many steps there are, after `done` of the chunk, before one with moments."""
+        to_burn_in = self.burn_in - (self.first + done)
+        return jnp.where(to_burn_in > 0, to_burn_in, to_burn_in % self.moments_every)
+
 
 class Chunk(NamedTuple):
     """What a chunk of steps returns."""
@@ -63,20 +68,6 @@ def start(
     return Carry(algorithm.init(model, theta, particles), moments)
 
 
-def _step(
-    algorithm: Algorithm,
-    key: Key[Array, ""],
-    carry: Carry,
-    model: Model,
-    save: Save,
-    number: Int[Array, ""],
-    place: Place,
-) -> tuple[Carry, Float[Array, ""]]:
-    """Step number `number`, with the moments where they are due."""
-    state, info = algorithm.step(jax.random.fold_in(key, number), carry.state, model)
-    return Carry(state, _moments(carry.moments, state, number, place, save)), info.prox_gap
-
-
 @eqx.filter_jit
 def advance(
     algorithm: Algorithm,
@@ -95,25 +86,41 @@ def advance(
     same leading axis, and the step is vmapped over it. The loop is outside of the vmap, and its
     length is shared, so no lane is masked and none waits for another.
     """
-    step = _step
+    step, observe = _step, _observe
     if key.ndim:
-        step = eqx.filter_vmap(_step, in_axes=(eqx.if_array(0), 0, 0, None, None, None, None))
+        step = eqx.filter_vmap(step, in_axes=(eqx.if_array(0), 0, 0, None, None))
+        observe = eqx.filter_vmap(observe, in_axes=(0, 0, None, None))
     lanes = key.shape
     theta = carry.state.theta
     trace = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), theta)
     gap = jnp.zeros(lanes, jnp.result_type(*jax.tree.leaves(carry.state.particles)))
 
-    def body(i: Int[Array, ""], chunk: tuple[Carry, PyTree, Array]) -> tuple[Carry, PyTree, Array]:
-        carry, trace, gap = chunk
-        carry, step_gap = step(algorithm, key, carry, model, save, place.first + i, place)
+    def body(i: Int[Array, ""], chunk: tuple[State, PyTree, Array]) -> tuple[State, PyTree, Array]:
+        state, trace, gap = chunk
+        state, step_gap = step(algorithm, key, state, model, place.first + i)
         trace = jax.tree.map(
             lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(rows, leaf, i, axis=0),
             trace,
-            carry.state.theta,
+            state.theta,
         )
-        return carry, trace, jnp.maximum(gap, step_gap)
+        return state, trace, jnp.maximum(gap, step_gap)
 
-    carry, trace, gap = jax.lax.fori_loop(0, place.length, body, (carry, trace, gap))
+    def stretch(turn: tuple[Any, ...]) -> tuple[Any, ...]:
+        """All steps up to the next one after which moments are due, and these."""
+        done, moments, chunk = turn
+        ahead = done + place.wait(done) + 1
+        stop = jnp.minimum(ahead, place.length)
+        chunk = jax.lax.fori_loop(done, stop, body, chunk)
+        return stop, observe(moments, chunk[0], save, stop == ahead), chunk
+
+    chunk = (carry.state, trace, gap)
+    if carry.moments is None:
+        moments, chunk = None, jax.lax.fori_loop(0, place.length, body, chunk)
+    else:
+        turn = (jnp.zeros_like(place.length), carry.moments, chunk)
+        _, moments, chunk = jax.lax.while_loop(lambda turn: turn[0] < place.length, stretch, turn)
+    state, trace, gap = chunk
+    carry = Carry(state, moments)
     return Chunk(carry, trace, _finite(carry, len(lanes)), gap)
 
 
@@ -123,19 +130,16 @@ def capacity_for(theta: PyTree, lanes: int = 1) -> int:
     return max(1, min(1024, 2**24 // max(size, 1)))
 
 
-def _moments(
-    moments: Moments | None, state: State, number: Array, place: Place, save: Save
-) -> Moments | None:
-    if moments is None:
-        return None
-    since = number - place.burn_in
-    due = (since >= 0) & (since % place.moments_every == 0)
-    return jax.lax.cond(
-        due,
-        lambda old: old.add(save.observe(state.theta, state.particles)),
-        lambda old: old,
-        moments,
-    )
+def _step(
+    algorithm: Algorithm, key: Key[Array, ""], state: State, model: Model, number: Int[Array, ""]
+) -> tuple[State, Float[Array, ""]]:
+    """Step number `number`, and the gap of its prox."""
+    state, info = algorithm.step(jax.random.fold_in(key, number), state, model)
+    return state, info.prox_gap
+
+
+def _observe(moments: Moments, state: State, save: Save, due: Bool[Array, ""]) -> Moments:
+    return moments.add(save.observe(state.theta, state.particles), due)
 
 
 def _finite(carry: Carry, lane_axes: int) -> Bool[Array, "..."]:

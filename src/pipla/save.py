@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from pipla import checks
 from pipla.model import num_particles
+
+#: So many particles are few.
+FEW = 8
 
 
 class Save(eqx.Module):
@@ -63,18 +67,23 @@ class Moments(NamedTuple):
         dtype = jnp.result_type(*jax.tree.leaves(observed))
         return cls(jnp.zeros((), dtype), zeros, zeros)
 
-    def add(self, observed: PyTree) -> Moments:
-        """Merge one cloud (Chan, Golub and LeVeque's pairwise update, stable in float32)."""
+    def add(self, observed: PyTree, due: Bool[Array, ""] | bool = True) -> Moments:
+        """Merge one cloud (Chan, Golub and LeVeque's pairwise update, stable in float32).
+
+        Not `due`, it counts for nothing: unlike a conditional, that copies no moments.
+        """
+        weight = jnp.asarray(due, self.seen.dtype)
         batch = num_particles(observed)
-        seen = self.seen + batch
-        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), observed)
+        seen = self.seen + weight * batch
+        share = weight * batch / jnp.maximum(seen, 1)
+        means = jax.tree.map(lambda leaf: _over_particles(leaf) / batch, observed)
         shift = jax.tree.map(jnp.subtract, means, self.mean)
-        mean = jax.tree.map(lambda m, s: m + s * (batch / seen), self.mean, shift)
+        mean = jax.tree.map(lambda m, s: m + s * share, self.mean, shift)
         squares = jax.tree.map(
             lambda total, leaf, m, s: (
                 total
-                + jnp.sum(jnp.square(leaf - m[None]), axis=0)
-                + jnp.square(s) * (self.seen * batch / seen)
+                + weight * _over_particles(jnp.square(leaf - m[None]))
+                + jnp.square(s) * (self.seen * share)
             ),
             self.squares,
             observed,
@@ -86,3 +95,10 @@ class Moments(NamedTuple):
     def variance(self) -> PyTree:
         """The variance over all that was added."""
         return jax.tree.map(lambda s: s / jnp.maximum(self.seen, 1.0), self.squares)
+
+
+def _over_particles(leaf: Array) -> Array:
+    """The sum over the particles; written out for a few, because XLA's sum is slow for those."""
+    if len(leaf) > FEW:
+        return jnp.sum(leaf, axis=0)
+    return functools.reduce(jnp.add, list(leaf))

@@ -3,6 +3,7 @@ r"""Total variation of signals, images and volumes, fixed or with a learned stre
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from pipla.prox.base import Iterative, Scalar, Solution, require_floating
 from pipla.prox.checks import Number, count, hyperparameter, positive, smoothing
 from pipla.prox.norms import euclidean
 from pipla.prox.strength import Strength
-from pipla.prox.tv_native import native_solver
+from pipla.prox.tv_native import native_solver, native_value
 
 #: Iterations between two looks at the duality gap, which costs about one iteration.
 _CHUNK = 5
@@ -47,7 +48,7 @@ class TotalVariation(Iterative):
     is gained below rounding, where it stops too. The warm start is $p$, which does not depend on
     the weight.
 
-    On CPUs a kernel compiled by numba does the iterations (`pipla.prox.tv_kernel`), elsewhere and
+    On CPUs a kernel compiled by numba does the work (`pipla.prox.tv_kernel`), elsewhere and
     without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
 
     >>> steps = jnp.array([0.0, 0.0, 4.0, 4.0])
@@ -72,8 +73,14 @@ class TotalVariation(Iterative):
 
     def value(self, theta: PyTree, x: Array) -> Scalar:
         x = require_floating("x", x, self)
-        lengths = self._lengths(tuple(_difference(x, axis) for axis in self._axes(x)))
-        return self.weight.astype(x.dtype) * _add_up(functools.reduce(jnp.add, lengths))
+        axes = self._axes(x)
+        kernel = native_value(x.shape, x.dtype, axes, self.isotropic) if self.native else None
+
+        def portable(x: Array) -> Array:
+            lengths = self._lengths(tuple(_difference(x, axis) for axis in axes))
+            return _add_up(functools.reduce(jnp.add, lengths))
+
+        return self.weight.astype(x.dtype) * _on_cpu(kernel, portable, x)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""$w^{-2}$."""
@@ -100,12 +107,7 @@ class TotalVariation(Iterative):
         def portable(*at: Any) -> Any:
             return self._iterate(*at)
 
-        if kernel is None:
-            u, dual, gap = portable(*at)
-        else:
-            native = jax.custom_jvp(kernel)
-            native.defjvp(lambda at, tangents: jax.jvp(portable, at, tangents))
-            u, dual, gap = jax.lax.platform_dependent(*at, cpu=native, default=portable)
+        u, dual, gap = _on_cpu(kernel, portable, *at)
         return Solution(theta, u, dual, weight * gap)
 
     def _iterate(
@@ -218,6 +220,15 @@ class TVStrength(Strength):
             native=native,
         )
         super().__init__(regulariser, degrees=degrees, tolerance=tolerance)
+
+
+def _on_cpu(kernel: Callable[..., Any] | None, portable: Callable[..., Any], *at: Any) -> Any:
+    """The kernel on CPUs, if there is one; its derivatives are those of the JAX form."""
+    if kernel is None:
+        return portable(*at)
+    native = jax.custom_jvp(kernel)
+    native.defjvp(lambda at, tangents: jax.jvp(portable, at, tangents))
+    return jax.lax.platform_dependent(*at, cpu=native, default=portable)
 
 
 def _add_up(x: Array) -> Array:

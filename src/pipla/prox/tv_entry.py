@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from pipla.prox.tv_kernel import solve
+from pipla.prox.tv_kernel import solve, value
 from pipla.prox.tv_layout import Field, Form, Rows
 from pipla.prox.tv_rows import compiled, moved, pointer
 
@@ -56,7 +56,10 @@ def _field(table: Any, batch: Any, which: Any, form: Any, width: Any, zeros: Any
 
 @compiled
 def _serve(frame: Any, like: Any) -> Any:
-    """Operands x, the dual of each direction, shift, tolerance; results u, the dual, the gap."""
+    """The prox: operands x, the dual of each direction, shift, tolerance; results u, dual, gap.
+
+    The value: operand x, and a single result.
+    """
     words = _words(frame, 21)
     if words[1] != 0:  # XLA asks for the version of the interface: major 0, minor its own
         minor = _words(words[2], 5)[4] >> 32 if words[2] != 0 else 1
@@ -67,12 +70,17 @@ def _serve(frame: Any, like: Any) -> Any:
     form = Form(n[0] * n[1] * n[2], n[1], n[2], n[3], n[4], n[5], n[6], n[7])
     width = form.cols * form.inner
     size = form.total * width
-    shifts, tolerances = operands[len(operands) - 2], operands[len(operands) - 1]
-    gaps = results[len(results) - 1]
-    batch = _words(_words(gaps, 6)[5], _words(gaps, 6)[4])
+    scalars = results[len(results) - 1]  # of values, or of gaps
+    batch = _words(_words(scalars, 6)[5], _words(scalars, 6)[4])
     particles = 1
     for length in batch:
         particles *= length
+    if len(results) == 1:
+        for which in range(particles):
+            x = Rows(_particle(operands[0], batch, which, size, like), width, -1)
+            _particle(scalars, batch, which, 1, like)[0] = value(x, form, like)
+        return 0
+    shifts, tolerances = operands[len(operands) - 2], operands[len(operands) - 1]
     nothing = np.zeros(2 * width, np.asarray(like).dtype)  # rows are read from -inner on
     zeros = moved(pointer(nothing.ctypes.data, like), width)
     for which in range(particles):
@@ -86,7 +94,7 @@ def _serve(frame: Any, like: Any) -> Any:
             _particle(shifts, batch, which, 1, like)[0],
             _particle(tolerances, batch, which, 1, like)[0],
         )
-        _particle(gaps, batch, which, 1, like)[0] = gap
+        _particle(scalars, batch, which, 1, like)[0] = gap
     return np.intp(nothing[0])  # 0: no error; and it was alive until here
 
 

@@ -42,6 +42,7 @@ from pipla.prox.tv_rows import (
     separation,
     shrinkage,
     step,
+    variation,
 )
 
 #: So many numbers fill whole cache lines.
@@ -65,7 +66,7 @@ def _iterate(w: Any, u: Any, i: Any, momentum: Any) -> None:
     """Row i of one accelerated projected gradient step, given u."""
     form, rate, width = w.form, w.rate, w.width
     p, q, here = rows_at(w.p, i), rows_at(w.q, i), row(u, i)
-    deeper, below = rows_after(w, u, i)
+    deeper, below = rows_after(u, i, w.places, w.lag)
     right = moved(here, form.inner)
     if form.isotropic:
         if form.cols > 1:
@@ -121,7 +122,7 @@ def _look(w: Any, u: Any, i: Any) -> Any:
 @inlined
 def _excess(w: Any, field: Any, u: Any, i: Any) -> Any:
     """What row i adds to |Du| - <p, Du> for this p."""
-    deeper, below = rows_after(w, u, i)
+    deeper, below = rows_after(u, i, w.places, w.lag)
     p, here = rows_at(field, i), row(u, i)
     return excess(w.form.isotropic, p, here, deeper, below, w.rate, w.width, w.form.inner)
 
@@ -215,6 +216,23 @@ def _enough(w: Any, tolerance: Any) -> Any:
 
 
 @compiled
+def value(x: Any, form: Any, like: Any) -> Any:
+    """The total variation of one particle. Rows are added up in double precision."""
+    places, lag, total = all_places(form), _lag(form), 0.0
+    width, inner = form.cols * form.inner, form.inner
+    for i in range(form.total):
+        deeper, below = rows_after(x, i, places, lag)
+        total += variation(form.isotropic, row(x, i), deeper, below, like, width, inner)
+    return type(like)(total)
+
+
+@compiled
+def _lag(form: Any) -> Any:
+    """How many rows lie between a row and the one behind it, or below it in a single plane."""
+    return form.rows if form.depth > 1 else 1
+
+
+@compiled
 def _capacity(rows: Any) -> Any:
     """The smallest power of 2 that is not smaller."""
     capacity = 1
@@ -229,7 +247,7 @@ def solve(
 ) -> Any:
     """The prox of one particle: fills `u` and the dual `p`, and returns the gap."""
     width, inner, number = form.cols * form.inner, form.inner, type(shift)
-    lag = form.rows if form.depth > 1 else 1
+    lag = _lag(form)
     # All of the extrapolated dual is needed only from one chunk to the next.
     ring, window = _capacity(lag + 1), _capacity((CHUNK + 3) * lag + 1)
     full = form.max_iterations > CHUNK or window > form.total

@@ -85,11 +85,11 @@ def rows_before(w: Any, field: Any, i: Any) -> Any:
 
 
 @inlined
-def rows_after(w: Any, u: Any, i: Any) -> Any:
+def rows_after(u: Any, i: Any, places: Any, lag: Any) -> Any:
     """The rows after row i in depth and below it; itself where there are none."""
     here = row(u, i)
-    below = here if w.places[i] & BOTTOM else row(u, i + 1)
-    deeper = here if w.places[i] & BACK else row(u, i + w.lag)
+    below = here if places[i] & BOTTOM else row(u, i + 1)
+    deeper = here if places[i] & BACK else row(u, i + lag)
     return deeper, below
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,6 +17,21 @@ from jaxtyping import Array
 
 #: (x, shift, tolerance, warm) -> (u, dual, gap)
 Solver = Callable[[Array, Array, Array, tuple[Array, ...]], tuple[Array, tuple[Array, ...], Array]]
+#: x -> its total variation
+Value = Callable[[Array], Array]
+
+
+class Kernel(NamedTuple):
+    """The kernel for arrays of one shape and type: what to call, and what it wants to know."""
+
+    target: str
+    numbers: np.ndarray  # see `tv_entry`
+    order: list[int]  # which of the axes it works along
+
+    def call(self, results: list[jax.ShapeDtypeStruct], *operands: Array) -> list[Array]:
+        """Call it; vmapped, once for all particles."""
+        call = jax.ffi.ffi_call(self.target, results, vmap_method="expand_dims")
+        return list(call(*operands, form=self.numbers))
 
 
 def native_solver(
@@ -26,7 +41,43 @@ def native_solver(
     isotropic: bool,
     max_iterations: int,
 ) -> Solver | None:
-    """The kernel for arrays like this, or `None`."""
+    """The prox for arrays like this, or `None`."""
+    kernel = _kernel(shape, dtype, axes, isotropic, max_iterations)
+    if kernel is None:
+        return None
+
+    def solve(
+        x: Array, shift: Array, tolerance: Array, warm: tuple[Array, ...]
+    ) -> tuple[Array, tuple[Array, ...], Array]:
+        like, scalar = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((), dtype)
+        results = [like] * (1 + len(kernel.order)) + [scalar]
+        duals = (warm[i] for i in kernel.order)
+        u, *found, gap = kernel.call(results, x, *duals, shift, tolerance)
+        dual = list(warm)  # nothing happens along an axis of length 1
+        for i, array in zip(kernel.order, found, strict=True):
+            dual[i] = array
+        return u, tuple(dual), gap
+
+    return solve
+
+
+def native_value(
+    shape: tuple[int, ...], dtype: Any, axes: tuple[int, ...], isotropic: bool
+) -> Value | None:
+    """The total variation of arrays like this, or `None`."""
+    kernel = _kernel(shape, dtype, axes, isotropic, 0)
+    if kernel is None:
+        return None
+    return lambda x: kernel.call([jax.ShapeDtypeStruct((), dtype)], x)[0]
+
+
+def _kernel(
+    shape: tuple[int, ...],
+    dtype: Any,
+    axes: tuple[int, ...],
+    isotropic: bool,
+    max_iterations: int,
+) -> Kernel | None:
     active = [axis for axis in sorted(axes) if shape[axis] > 1]
     form = _form(shape, active)
     if form is None or dtype not in (np.float32, np.float64) or jax.default_backend() != "cpu":
@@ -35,21 +86,7 @@ def native_solver(
     if target is None:
         return None
     numbers = np.array([*form, len(axes), isotropic, max_iterations], np.int64)
-    order = [axes.index(axis) for axis in active]
-
-    def solve(
-        x: Array, shift: Array, tolerance: Array, warm: tuple[Array, ...]
-    ) -> tuple[Array, tuple[Array, ...], Array]:
-        like, scalar = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((), dtype)
-        results = [like] * (1 + len(order)) + [scalar]
-        call = jax.ffi.ffi_call(target, results, vmap_method="expand_dims")
-        u, *found, gap = call(x, *(warm[i] for i in order), shift, tolerance, form=numbers)
-        dual = list(warm)  # nothing happens along an axis of length 1
-        for i, array in zip(order, found, strict=True):
-            dual[i] = array
-        return u, tuple(dual), gap
-
-    return solve
+    return Kernel(target, numbers, [axes.index(axis) for axis in active])
 
 
 def _form(shape: tuple[int, ...], active: list[int]) -> tuple[int, ...] | None:

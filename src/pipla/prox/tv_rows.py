@@ -228,6 +228,27 @@ def excess(
 
 
 @compiled
+def variation(
+    isotropic: Any, u: Any, deeper: Any, below: Any, rate: Any, width: Any, inner: Any
+) -> Any:
+    """The sum of |Du| for a row without the numbers to the right of it."""
+    total = type(rate)(0)
+    if isotropic:
+        for j in range(width - inner):
+            d, r, c = deeper[j] - u[j], below[j] - u[j], u[j + inner] - u[j]
+            total += np.sqrt(d * d + r * r + c * c)
+        for j in range(width - inner, width):
+            d, r = deeper[j] - u[j], below[j] - u[j]
+            total += np.sqrt(d * d + r * r)
+    else:
+        for j in range(width - inner):
+            total += abs(deeper[j] - u[j]) + abs(below[j] - u[j]) + abs(u[j + inner] - u[j])
+        for j in range(width - inner, width):
+            total += abs(deeper[j] - u[j]) + abs(below[j] - u[j])
+    return total
+
+
+@compiled
 def separation(away: Any, p: Any, q: Any, p_before: Any, q_before: Any, width: Any) -> None:
     """-Dᵀ(q - p) between planes."""
     for j in range(width):
