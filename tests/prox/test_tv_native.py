@@ -109,8 +109,38 @@ def test_both_stop_and_restart_at_the_same_places(isotropic):
     terms = pair(isotropic=isotropic, max_iterations=3000, tolerance=1e-2)
     again = [solve(term, x, 5.0, first.warm) for term in terms]  # nothing is left to do
     agree(*again, np.float64)
-    for a, b in zip(again[0].warm, first.warm, strict=True):
+    few = solve(pair(isotropic=isotropic, max_iterations=1)[0], x, 5.0, first.warm)
+    for a, b in zip(again[0].warm, few.warm, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@kinds
+@pytest.mark.parametrize(("shape", "axes"), CASES, ids=str)
+def test_both_have_the_same_value_and_slope(shape, axes, isotropic):
+    x = picture(5, shape)
+    ours, theirs = (
+        jax.value_and_grad(lambda x, t=t: t.value(None, x))(x)
+        for t in pair(isotropic=isotropic, axes=axes)
+    )
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-12)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-12)
+
+
+def test_values_of_many_particles_at_once():
+    x = picture(6, (2, 3, 8, 9))
+    ours, theirs = (jax.vmap(jax.vmap(lambda x, t=t: t.value(None, x)))(x) for t in pair())
+    assert ours.shape == (2, 3)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_a_warm_start_given_by_its_owner_is_not_overwritten():
+    term, _ = pair(max_iterations=5)
+    x = picture(7, (12, 10))
+    warm = tuple(0.1 * jnp.ones_like(x) for _ in range(2))
+    term.solve(None, x, 0.0, 0.3, warm)
+    jax.vmap(lambda x: term.solve(None, x, 0.0, 0.3, warm))(jnp.stack([x, x]))
+    for part in warm:
+        np.testing.assert_array_equal(part, 0.1)
 
 
 @kinds

@@ -42,11 +42,11 @@ class TotalVariation(Iterative):
     $$ \lambda_x\, \mathrm{gap} \le \mathrm{tolerance} \times
        \min\big(d\, t^2,\; \tfrac12 |x - \bar x|^2\big), $$
 
-    or after `max_iterations`. Since $\tfrac12|u - u^*|^2 \le \lambda_x\,\mathrm{gap}$, the root
-    mean square error of $u$ is at most $\sqrt{2\,\mathrm{tolerance}}$ times the weight $t$ (no
-    element moves by more than $2t$ per axis), or times the spread of x if that is smaller. Nothing
-    is gained below rounding, where it stops too. The warm start is $p$, which does not depend on
-    the weight.
+    looked at after every five iterations, or after `max_iterations`. Since
+    $\tfrac12|u - u^*|^2 \le \lambda_x\,\mathrm{gap}$, the root mean square error of $u$ is at most
+    $\sqrt{2\,\mathrm{tolerance}}$ times the weight $t$ (no element moves by more than $2t$ per
+    axis), or times the spread of x if that is smaller. Nothing is gained below rounding, where it
+    stops too. The warm start is $p$, which does not depend on the weight.
 
     On CPUs a kernel compiled by numba does the work (`pipla.prox.tv_kernel`), elsewhere and
     without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
@@ -165,10 +165,8 @@ class TotalVariation(Iterative):
         scale = jnp.minimum(x.size * shift, 0.5 * _add_up(spread**2) * (4 * len(axes) * rate))
         rounding = len(axes) * jnp.finfo(x.dtype).eps * _add_up(jnp.abs(x))
         enough = tolerance * scale + rounding
-        start = primal(warm)
-        gap = gap_of(start, warm, warm)
-        zero = jnp.zeros_like(shift)
-        state = (warm, warm, start, zero, gap, jnp.zeros((), jnp.int32))
+        zero, unknown = jnp.zeros_like(shift), jnp.full_like(shift, jnp.inf)
+        state = (warm, warm, primal(warm), zero, unknown, jnp.zeros((), jnp.int32))
         dual, _, u, _, gap, _ = jax.lax.while_loop(unfinished, chunk, state)
         return u, dual, gap
 

@@ -57,6 +57,7 @@ def _field(table: Any, batch: Any, which: Any, form: Any, width: Any, zeros: Any
 @compiled
 def _serve(frame: Any, like: Any) -> Any:
     """The prox: operands x, the dual of each direction, shift, tolerance; results u, dual, gap.
+    The dual is worked on in place: XLA gives it as operand and as result.
 
     The value: operand x, and a single result.
     """
@@ -86,7 +87,6 @@ def _serve(frame: Any, like: Any) -> Any:
     for which in range(particles):
         gap = solve(
             Rows(_particle(operands[0], batch, which, size, like), width, -1),
-            _field(operands, batch, which, form, width, zeros),
             _field(results, batch, which, form, width, zeros),
             Rows(_particle(results[0], batch, which, size, like), width, -1),
             zeros,

@@ -120,10 +120,10 @@ def _look(w: Any, u: Any, i: Any) -> Any:
 
 
 @inlined
-def _excess(w: Any, field: Any, u: Any, i: Any) -> Any:
-    """What row i adds to |Du| - <p, Du> for this p."""
+def _excess(w: Any, u: Any, i: Any) -> Any:
+    """What row i adds to |Du| - <p, Du>."""
     deeper, below = rows_after(u, i, w.places, w.lag)
-    p, here = rows_at(field, i), row(u, i)
+    p, here = rows_at(w.p, i), row(u, i)
     return excess(w.form.isotropic, p, here, deeper, below, w.rate, w.width, w.form.inner)
 
 
@@ -140,26 +140,25 @@ def _apart(w: Any, i: Any) -> Any:
 
 
 @inlined
-def _take(to: Any, warm: Any, i: Any, form: Any, width: Any) -> None:
-    """Row i of the warm start."""
+def _take(to: Any, origin: Any, i: Any, form: Any, width: Any) -> None:
+    """Row i of a dual."""
     if form.cols > 1:
-        copy(row(to.cols, i), row(warm.cols, i), width)
+        copy(row(to.cols, i), row(origin.cols, i), width)
     if form.rows > 1:
-        copy(row(to.rows, i), row(warm.rows, i), width)
+        copy(row(to.rows, i), row(origin.rows, i), width)
     if form.depth > 1:
-        copy(row(to.depth, i), row(warm.depth, i), width)
+        copy(row(to.depth, i), row(origin.depth, i), width)
 
 
 @compiled
 def _sweep(w: Any, age: Any, iterations: Any, first: Any) -> Any:
-    """Some iterations, and the gap before (in the `first` sweep) and after them."""
+    """Some iterations, and the gap after them. In the `first` sweep q starts from p."""
     total, lag, width, inner = w.form.total, w.lag, w.width, w.form.inner
     plane = w.form.depth == 1 and w.form.rows > 1 and w.form.cols > 1
-    start = end = 0.0
+    gap = 0.0
     for front in range(total + (iterations + 1) * lag):
         if first and front < total:
-            _take(w.p, w.warm, front, w.form, width)
-            _take(w.q, w.warm, front, w.form, width)
+            _take(w.q, w.p, front, w.form, width)
         for level in range(iterations + 1):
             # Level l has the u of the l-th dual, and makes the next one a `lag` behind it.
             new = front - level * lag
@@ -172,11 +171,11 @@ def _sweep(w: Any, age: Any, iterations: Any, first: Any) -> Any:
                 _both(w, u, old, momentum)
             elif inside:
                 near, away = _look(w, u, old)
-                end += near + 0.5 * w.shift * away
+                gap += near + 0.5 * w.shift * away
             elif 0 <= new < total:
                 _primal(w, u, new)
                 if level == iterations:
-                    end += 0.5 * w.shift * _apart(w, new)
+                    gap += 0.5 * w.shift * _apart(w, new)
             if 0 <= new < total:
                 here = row(u, new)
                 copy(moved(here, width), moved(here, width - inner), inner)
@@ -186,10 +185,8 @@ def _sweep(w: Any, age: Any, iterations: Any, first: Any) -> Any:
                 if level < iterations and not inside:
                     _iterate(w, u, old, momentum)
                 if level == iterations and not inside:
-                    end += _excess(w, w.p, u, old)
-                if first and level == 0:
-                    start += _excess(w, w.warm, u, old)
-    return start, end
+                    gap += _excess(w, u, old)
+    return gap
 
 
 @compiled
@@ -242,10 +239,8 @@ def _capacity(rows: Any) -> Any:
 
 
 @compiled
-def solve(
-    x: Any, warm: Any, p: Any, u: Any, zeros: Any, form: Any, shift: Any, tolerance: Any
-) -> Any:
-    """The prox of one particle: fills `u` and the dual `p`, and returns the gap."""
+def solve(x: Any, p: Any, u: Any, zeros: Any, form: Any, shift: Any, tolerance: Any) -> Any:
+    """The prox of one particle: fills `u`, improves the dual `p` and returns the gap."""
     width, inner, number = form.cols * form.inner, form.inner, type(shift)
     lag = _lag(form)
     # All of the extrapolated dual is needed only from one chunk to the next.
@@ -274,22 +269,17 @@ def solve(
     floor = number(np.finfo(scratch.dtype).tiny ** 0.25)
     rate = number(1) / (number(4 * form.directions) * max(shift, floor))
     w = Work(
-        x, warm, p, q, u, Rows(levels, stride, ring - 1), moved(ahead, 3 * plane),
+        x, p, q, u, Rows(levels, stride, ring - 1), moved(ahead, 3 * plane),
         zeros, all_places(form), form, width, lag, shift, rate,
     )  # fmt: skip
-    enough = _enough(w, tolerance)
-    age, iterations, chunk, first, last = 0.0, 0, CHUNK, True, 0.0
-    while True:
-        before, gap = _sweep(w, age, chunk, first)
-        if first:
-            last, first = before, False
-            if chunk > 0 and not last > enough:
-                chunk, first = 0, True  # it need not have moved: back to the warm start
-                continue
-        iterations += chunk
-        if not (gap > enough and iterations < form.max_iterations):
-            break
-        age = 0.0 if gap > last else age + chunk
-        last = gap
+    gap, age, last = _sweep(w, 0.0, CHUNK, True), 0.0, np.inf
+    if form.max_iterations > CHUNK:
+        enough = _enough(w, tolerance)
+        for _ in range(CHUNK, form.max_iterations, CHUNK):
+            if not gap > enough:
+                break
+            # A rising gap means that the momentum has overshot: let it grow afresh.
+            age = 0.0 if gap > last else age + CHUNK
+            last, gap = gap, _sweep(w, age, CHUNK, False)
     scratch[0] = 0  # until here it was alive
     return gap

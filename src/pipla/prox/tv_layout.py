@@ -49,7 +49,6 @@ class Work(NamedTuple):
     """All that a sweep reads and writes; `levels` has the u of each iteration's dual."""
 
     x: Any
-    warm: Any
     p: Any
     q: Any
     u: Any

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,9 +28,16 @@ class Kernel(NamedTuple):
     numbers: np.ndarray  # see `tv_entry`
     order: list[int]  # which of the axes it works along
 
-    def call(self, results: list[jax.ShapeDtypeStruct], *operands: Array) -> list[Array]:
+    def call(
+        self, results: list[jax.ShapeDtypeStruct], *operands: Array, in_place: Sequence[int] = ()
+    ) -> list[Array]:
         """Call it; vmapped, once for all particles."""
-        call = jax.ffi.ffi_call(self.target, results, vmap_method="expand_dims")
+        call = jax.ffi.ffi_call(
+            self.target,
+            results,
+            vmap_method="broadcast_all",
+            input_output_aliases={place: place for place in in_place},
+        )
         return list(call(*operands, form=self.numbers))
 
 
@@ -52,7 +59,8 @@ def native_solver(
         like, scalar = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((), dtype)
         results = [like] * (1 + len(kernel.order)) + [scalar]
         duals = (warm[i] for i in kernel.order)
-        u, *found, gap = kernel.call(results, x, *duals, shift, tolerance)
+        places = range(1, 1 + len(kernel.order))  # of the dual, among operands and results
+        u, *found, gap = kernel.call(results, x, *duals, shift, tolerance, in_place=places)
         dual = list(warm)  # nothing happens along an axis of length 1
         for i, array in zip(kernel.order, found, strict=True):
             dual[i] = array
