@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from pipla.algorithms.base import Limits, State
 from pipla.algorithms.forward_backward import mirrored
 from pipla.algorithms.langevin import Langevin, Move, Noise
-from pipla.model import Gradients, Model
+from pipla.model import Gradients, Model, num_particles
 
 
 class ExponentialFlow(Langevin):
@@ -52,10 +52,17 @@ class ExponentialFlow(Langevin):
         flow: Any = model.smooth
         start, warm = warm if self.reflected else (particles, warm)
         time = jax.tree.map(lambda m: self._gamma * m, self.metric(theta, particles, model))
-        # One particle after the other: a Fourier transform fills a core, and works in its cache.
-        free = jax.lax.map(
-            lambda pair: flow.flow(theta, pair[0], time, pair[1]), (start, noise.particles)
-        )
+
+        def particle(i: Array, cloud: Array) -> Array:
+            x, push = (
+                jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False)
+                for leaf in (cloud, noise.particles)
+            )
+            moved = flow.flow(theta, x, time, push)
+            return jax.lax.dynamic_update_index_in_dim(cloud, moved, i, axis=0)
+
+        # One after the other: a Fourier transform fills a core, and works in its cache.
+        free = jax.lax.fori_loop(0, num_particles(start), particle, start)
         smoothing = 0.5 * self._gamma if self.reflected else self._gamma
         point = self.solve(theta, free, smoothing, warm, model)
         next_warm: PyTree = point.warm
