@@ -68,8 +68,8 @@ def logistic(
 def potential(theta: Array, x: Array, data: dict[str, Array]) -> Float[Array, ""]:
     r"""$\sum_j \log(1 + e^{z_j}) - y_j z_j$ with $z = x V$, one observation a column of $V$.
 
-    With observations in rows a step takes a tenth longer: XLA's products of a whole cloud then
-    run along the short side of the matrix.
+    With observations in rows, XLA's products of a whole cloud would run along the short side of
+    the matrix, and a step take longer.
     """
     z = x @ data["features"]
     return jnp.sum(softplus(z) - data["labels"] * z)
