@@ -18,7 +18,7 @@ from pipla.prox.checks import (
     smoothing,
     stays,
 )
-from pipla.prox.norms import soft
+from pipla.prox.norms import add_up, soft
 from pipla.prox.root import increasing_root
 
 #: Iterations that some particle of a cloud needs in almost every step.
@@ -73,10 +73,10 @@ class LaplaceLocation(ClosedForm):
         ratio = smoothing(lam_theta, x) / lam_x
         if self.approximation == "published":
             return _published(theta, x, ratio, width)
-        if stays(lam_theta):
-            return theta, _towards(theta, x, width)
         if self.approximation == "iterative":
             return _iterated(theta, x, ratio, width, self.sweeps)
+        if stays(lam_theta):
+            return theta, _towards(theta, x, width)
         return _exact(theta, x, ratio, width)
 
 
@@ -88,7 +88,7 @@ def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, A
     def optimality(v: Array) -> tuple[Array, Array]:
         pull = z - v
         inside = (jnp.abs(pull) < 1).astype(z.dtype)
-        return v - ratio * _total(jnp.clip(pull, -1, 1)), 1 + ratio * _total(inside)
+        return v - ratio * add_up(jnp.clip(pull, -1, 1)), 1 + ratio * add_up(inside)
 
     reach = ratio * z.size
     start = jnp.zeros_like(theta)
@@ -102,17 +102,11 @@ def _towards(theta: Array, x: Array, width: Array) -> Array:
     return jnp.clip(theta, x - width, x + width)
 
 
-def _total(terms: Array) -> Array:
-    """The sum as a product with ones: XLA's sums along a row use one lane of a CPU's vectors."""
-    flat = terms.ravel()
-    return jnp.dot(flat, jnp.ones_like(flat), precision=jax.lax.Precision.HIGHEST)
-
-
 def _published(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, Array]:
     moved = theta + soft(x - theta, width)
     # Of soft(x - theta), not of moved - theta: rounding in the sum must not invent a sign.
     signs = jnp.sign(soft(x - theta, width))
-    return theta + ratio * width * _total(signs), moved
+    return theta + ratio * width * add_up(signs), moved
 
 
 def _iterated(
@@ -121,6 +115,6 @@ def _iterated(
     def sweep(_: int, point: tuple[Array, Array]) -> tuple[Array, Array]:
         level, moved = point
         moved = x - width * jnp.sign(moved - level)
-        return theta + ratio * width * _total(jnp.sign(moved - level)), moved
+        return theta + ratio * width * add_up(jnp.sign(moved - level)), moved
 
     return jax.lax.fori_loop(0, sweeps, sweep, (theta, x))

@@ -13,7 +13,7 @@ from jaxtyping import Array, PyTree
 
 from pipla.prox.base import Iterative, Scalar, Solution, require_floating
 from pipla.prox.checks import Number, count, hyperparameter, positive, smoothing
-from pipla.prox.norms import euclidean
+from pipla.prox.norms import add_up, euclidean
 from pipla.prox.strength import Strength
 from pipla.prox.tv_native import native_solver, native_value
 
@@ -78,7 +78,7 @@ class TotalVariation(Iterative):
 
         def portable(x: Array) -> Array:
             lengths = self._lengths(tuple(_difference(x, axis) for axis in axes))
-            return _add_up(functools.reduce(jnp.add, lengths))
+            return add_up(functools.reduce(jnp.add, lengths))
 
         return self.weight.astype(x.dtype) * _on_cpu(kernel, portable, x)
 
@@ -128,7 +128,7 @@ class TotalVariation(Iterative):
             for p, slope in zip(dual, slopes, strict=True):
                 excess = excess - p * slope
             apart = (_adjoint(q - p, axis) for p, q, axis in zip(dual, ahead, axes, strict=True))
-            return _add_up(excess + 0.5 * shift * sum(apart) ** 2)
+            return add_up(excess + 0.5 * shift * sum(apart) ** 2)
 
         def advance(index: Array, state: tuple[Any, ...]) -> tuple[Any, ...]:
             # Each array becomes a function of itself at the same place, so XLA works in place;
@@ -162,8 +162,8 @@ class TotalVariation(Iterative):
             return dual, ahead, u, age, gap, iterations + _CHUNK
 
         spread = x - jnp.mean(x, axis=axes, keepdims=True)
-        scale = jnp.minimum(x.size * shift, 0.5 * _add_up(spread**2) * (4 * len(axes) * rate))
-        rounding = len(axes) * jnp.finfo(x.dtype).eps * _add_up(jnp.abs(x))
+        scale = jnp.minimum(x.size * shift, 0.5 * add_up(spread**2) * (4 * len(axes) * rate))
+        rounding = len(axes) * jnp.finfo(x.dtype).eps * add_up(jnp.abs(x))
         enough = tolerance * scale + rounding
         zero, unknown = jnp.zeros_like(shift), jnp.full_like(shift, jnp.inf)
         state = (warm, warm, primal(warm), zero, unknown, jnp.zeros((), jnp.int32))
@@ -227,11 +227,6 @@ def _on_cpu(kernel: Callable[..., Any] | None, portable: Callable[..., Any], *at
     native = jax.custom_jvp(kernel)
     native.defjvp(lambda at, tangents: jax.jvp(portable, at, tangents))
     return jax.lax.platform_dependent(*at, cpu=native, default=portable)
-
-
-def _add_up(x: Array) -> Array:
-    """The sum, as an inner product: XLA on CPU would fuse the stencil into a slow reduction."""
-    return jnp.vdot(x, jnp.ones_like(x), precision=jax.lax.Precision.HIGHEST)
 
 
 def _difference(u: Array, axis: int) -> Array:
