@@ -40,7 +40,7 @@ class Place(NamedTuple):
     def at(cls, first: int, length: int, burn_in: int, save: Save) -> Place:
         """From numbers."""
         numbers = (first, length, burn_in, save.moments_every or 1)
-        return jax.device_put(cls(*map(np.int32, numbers)))
+        return cls(*jax.device_put(tuple(map(np.int32, numbers))))
 
     def wait(self, done: Int[Array, ""]) -> Int[Array, ""]:
         """How many steps there are, after `done` of the chunk, before one with moments."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -50,13 +52,19 @@ def advance_lanes(
     """
     arguments = (algorithm, model, save, key, carry, place)
     if mesh is None:
-        return advance(*arguments, capacity)
+        return advance(algorithm, model, save, key, carry, place, capacity)
     arrays, static = eqx.partition(arguments, eqx.is_array)
-    own = jax.shard_map(
-        lambda arrays: advance(*eqx.combine(arrays, static), capacity),
+
+    def own(arrays: Any) -> Chunk:
+        algorithm, model, save, key, carry, place = eqx.combine(arrays, static)
+        return advance(algorithm, model, save, key, carry, place, capacity)
+
+    of_chunk: Any = Chunk
+    everywhere = jax.shard_map(
+        own,
         mesh=mesh,
         in_specs=((LANES, ALIKE, ALIKE, LANES, LANES, ALIKE),),
-        out_specs=Chunk(LANES, PartitionSpec(None, "lanes"), LANES, LANES),
+        out_specs=of_chunk(LANES, PartitionSpec(None, "lanes"), LANES, LANES),
         check_vma=False,
     )
-    return own(arrays)
+    return everywhere(arrays)
