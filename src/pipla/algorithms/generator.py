@@ -51,9 +51,10 @@ def normals(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
 
 def _written_out(key: Key[Array, ""], size: int, dtype: np.dtype) -> bool:
     """Whether what is written here is what JAX would do."""
+    config: Any = jax.config  # whose types do not know its own options
     return (
         str(jax.random.key_impl(key)) == "threefry2x32"
-        and bool(jax.config.read("jax_threefry_partitionable"))
+        and bool(config.jax_threefry_partitionable)
         and dtype in (jnp.float32, jnp.float64)
         and size < 2**31
     )
