@@ -24,7 +24,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # From the ground up; a room may use the rooms below its floor, and itself.
 FLOORS = [
     {"checks", "folders", "metrics", "pictures", "threads"},
-    {"blur", "prox"},
+    {"blur", "eigenbasis", "prox"},
     {"operators"},
     {"likelihood"},
     {"model"},

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla import checks
-from pipla.operators import Eigenbasis, Operator
+from pipla.eigenbasis import Eigenbasis
+from pipla.operators import Operator
 from pipla.prox.address import Address, part, put_part
 
 
