@@ -25,41 +25,33 @@ def _words(address: Any, count: Any) -> Any:
 
 
 @compiled
-def _particle(buffer: Any, batch: Any, which: Any, size: Any, like: Any) -> Any:
-    """A particle's array in a buffer whose leading axes are those of `batch`, or 1 (`vmap`)."""
-    words = _words(buffer, 6)
-    dims = _words(words[5], len(batch))
-    place, stride = 0, 1
-    for axis in range(len(batch) - 1, -1, -1):
-        if dims[axis] > 1:
-            place += which % batch[axis] * stride
-        which //= batch[axis]
-        stride *= dims[axis]
-    return moved(pointer(words[3], like), place * size)
+def _particle(buffer: Any, which: Any, size: Any, like: Any) -> Any:
+    """A particle's array in a buffer of all of them."""
+    return moved(pointer(_words(buffer, 4)[3], like), which * size)
 
 
 @compiled
-def _field(table: Any, batch: Any, which: Any, form: Any, width: Any, zeros: Any) -> Any:
+def _field(table: Any, which: Any, form: Any, width: Any, zeros: Any) -> Any:
     """A particle's dual: the buffers from the second on are for the directions that there are."""
     depth = rows = cols = Rows(zeros, width, 0)
     size, like, buffer = form.total * width, zeros[0], 1
     if form.depth > 1:
-        depth = Rows(_particle(table[buffer], batch, which, size, like), width, -1)
+        depth = Rows(_particle(table[buffer], which, size, like), width, -1)
         buffer += 1
     if form.rows > 1:
-        rows = Rows(_particle(table[buffer], batch, which, size, like), width, -1)
+        rows = Rows(_particle(table[buffer], which, size, like), width, -1)
         buffer += 1
     if form.cols > 1:
-        cols = Rows(_particle(table[buffer], batch, which, size, like), width, -1)
+        cols = Rows(_particle(table[buffer], which, size, like), width, -1)
     return Field(depth, rows, cols)
 
 
 @compiled
 def _serve(frame: Any, like: Any) -> Any:
     """The prox: operands x, the dual of each direction, shift, tolerance; results u, dual, gap.
-    The dual is worked on in place: XLA gives it as operand and as result.
 
-    The value: operand x, and a single result.
+    The dual is worked on in place: XLA gives it as operand and as result. The value has the operand
+    x and a single result. Under `vmap` every buffer holds all particles.
     """
     words = _words(frame, 21)
     if words[1] != 0:  # XLA asks for the version of the interface: major 0, minor its own
@@ -72,29 +64,28 @@ def _serve(frame: Any, like: Any) -> Any:
     width = form.cols * form.inner
     size = form.total * width
     scalars = results[len(results) - 1]  # of values, or of gaps
-    batch = _words(_words(scalars, 6)[5], _words(scalars, 6)[4])
     particles = 1
-    for length in batch:
+    for length in _words(_words(scalars, 6)[5], _words(scalars, 6)[4]):
         particles *= length
     if len(results) == 1:
         for which in range(particles):
-            x = Rows(_particle(operands[0], batch, which, size, like), width, -1)
-            _particle(scalars, batch, which, 1, like)[0] = value(x, form, like)
+            x = Rows(_particle(operands[0], which, size, like), width, -1)
+            _particle(scalars, which, 1, like)[0] = value(x, form, like)
         return 0
     shifts, tolerances = operands[len(operands) - 2], operands[len(operands) - 1]
     nothing = np.zeros(2 * width, np.asarray(like).dtype)  # rows are read from -inner on
     zeros = moved(pointer(nothing.ctypes.data, like), width)
     for which in range(particles):
         gap = solve(
-            Rows(_particle(operands[0], batch, which, size, like), width, -1),
-            _field(results, batch, which, form, width, zeros),
-            Rows(_particle(results[0], batch, which, size, like), width, -1),
+            Rows(_particle(operands[0], which, size, like), width, -1),
+            _field(results, which, form, width, zeros),
+            Rows(_particle(results[0], which, size, like), width, -1),
             zeros,
             form,
-            _particle(shifts, batch, which, 1, like)[0],
-            _particle(tolerances, batch, which, 1, like)[0],
+            _particle(shifts, which, 1, like)[0],
+            _particle(tolerances, which, 1, like)[0],
         )
-        _particle(scalars, batch, which, 1, like)[0] = gap
+        _particle(scalars, which, 1, like)[0] = gap
     return np.intp(nothing[0])  # 0: no error; and it was alive until here
 
 

@@ -51,8 +51,9 @@ class UniformBox(ClosedForm):
 
     def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
+        width = jnp.maximum(theta, 0)
         if stays(lam_theta):
-            return theta, jnp.clip(x, -jnp.maximum(theta, 0), jnp.maximum(theta, 0))
+            return theta, jnp.clip(x, -width, width)
         lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
         if self.approximation == "published":
             room = theta**2 - 4 * lam_theta * x.size
@@ -63,8 +64,7 @@ class UniformBox(ClosedForm):
             moved = _largest_stationary_point(theta, x, lam_theta * x.size, lam_theta / lam_x)
             half_width = jnp.maximum(moved, 0)
         moved, half_width = (
-            jnp.where(lam_theta > 0, new, old)
-            for new, old in ((moved, theta), (half_width, jnp.maximum(theta, 0)))
+            jnp.where(lam_theta > 0, new, old) for new, old in ((moved, theta), (half_width, width))
         )
         return moved, jnp.clip(x, -half_width, half_width)
 
