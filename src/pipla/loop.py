@@ -40,7 +40,9 @@ class Place(NamedTuple):
     def at(cls, first: int, length: int, burn_in: int, save: Save) -> Place:
         """From numbers."""
         numbers = (first, length, burn_in, save.moments_every or 1)
-        return cls(*jax.device_put(tuple(map(np.int32, numbers))))
+        # NumPy's arrays: JAX would put each on the device by itself, as much work as a whole step.
+        arrays: Any = (np.asarray(number, np.int32) for number in numbers)
+        return cls(*arrays)
 
     def wait(self, done: Int[Array, ""]) -> Int[Array, ""]:
         """How many steps there are, after `done` of the chunk, before one with moments."""

@@ -1,0 +1,61 @@
+"""The logistic function of the logistic model: to rounding everywhere, in both precisions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pipla.problems.logistic import potential
+from pipla.problems.sigmoid import END, even_softplus, odd_sigmoid
+
+FAR = np.array([0.0, 1e-30, 1e-6, 0.5, END - 1e-5, END, END + 1e-5, 88.0, 1e4, 1e30, np.inf])
+
+
+def _arguments(dtype):
+    z = np.concatenate([np.linspace(-20, 20, 40_001), FAR, -FAR]).astype(dtype)
+    return jnp.asarray(z), z.astype(float)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float32, 2.5e-7), (np.float64, 1e-15)])
+def test_the_odd_part_is_sigma_minus_one_half(dtype, error):
+    z, exact = _arguments(dtype)
+    found = odd_sigmoid(z)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, np.tanh(exact / 2) / 2, rtol=0, atol=error)
+    np.testing.assert_array_equal(odd_sigmoid(-z), -found)
+    assert np.abs(found).max() <= 0.5
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float32, 1e-6), (np.float64, 1e-14)])
+def test_the_slope_of_the_odd_part_is_that_of_sigma(dtype, error):
+    """Curvature, and with it the suggested step size, comes from here."""
+    z, exact = _arguments(dtype)
+    slope = jax.vmap(jax.grad(odd_sigmoid))(z)
+    np.testing.assert_allclose(
+        slope, 0.25 / np.cosh(np.minimum(abs(exact), 600) / 2) ** 2, atol=error
+    )
+
+
+def test_nan_stays_nan():
+    assert np.isnan(odd_sigmoid(jnp.float32(jnp.nan)))
+
+
+def test_the_even_part_is_softplus_less_half_its_argument():
+    z = jnp.linspace(-30.0, 30.0, 301)
+    exact = np.logaddexp(0, np.asarray(z, float)) - np.asarray(z, float) / 2
+    np.testing.assert_allclose(even_softplus(z), exact, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(even_softplus))(z), odd_sigmoid(z), rtol=1e-6)
+
+
+def test_the_potential_is_minus_the_log_likelihood():
+    rng = np.random.default_rng(0)
+    features, x = rng.uniform(-1, 1, (5, 40)), rng.normal(0, 4, 5)
+    labels = (rng.uniform(size=40) < 0.5).astype(float)
+    chance = 1 / (1 + np.exp(-x @ features))
+    exact = -np.sum(labels * np.log(chance) + (1 - labels) * np.log(1 - chance))
+    data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels)}
+    value, slope = jax.value_and_grad(potential, argnums=1)(jnp.zeros(()), jnp.asarray(x), data)
+    np.testing.assert_allclose(value, exact, rtol=1e-5)
+    np.testing.assert_allclose(slope, features @ (chance - labels), rtol=1e-4, atol=1e-5)
