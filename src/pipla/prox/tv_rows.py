@@ -19,8 +19,15 @@ from numba.extending import intrinsic as typed_intrinsic
 
 #: What may be rounded differently. Unlike all of fastmath, it leaves NaN and infinity alone.
 LICENCE = {"contract", "reassoc", "nsz", "arcp"}
-compiled = numba.njit(fastmath=LICENCE, error_model="numpy")
-inlined = numba.njit(fastmath=LICENCE, error_model="numpy", forceinline=True)
+#: Nothing here is called from Python: wrappers for that would take a third of the time to compile.
+OPTIONS: dict[str, Any] = {
+    "fastmath": LICENCE,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+compiled = numba.njit(**OPTIONS)
+inlined = numba.njit(**OPTIONS, forceinline=True)
 intrinsic: Any = typed_intrinsic  # whose types do not know that the first argument is not given
 
 
