@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 STEPS = 1500
 REPEATS = 21
-ROUNDS = 3
+ROUNDS = 5
 STEP_SIZE = 0.01
 
 
