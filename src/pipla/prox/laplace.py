@@ -23,6 +23,9 @@ from pipla.prox.checks import (
 from pipla.prox.norms import add_up, soft
 from pipla.prox.root import increasing_root
 
+#: Iterations after the first that some particle of a cloud needs in almost every step.
+USUAL = 5
+
 
 class LaplaceLocation(ClosedForm):
     r"""$g_2(\theta, x) = \sum_i |x_i - \theta| / b$: each $x_i$ is Laplace around $\theta$.
@@ -97,7 +100,7 @@ def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, A
     # The first step is the longest, about √d terms of random sign: its slope is that of so many.
     total, slope = pull(jnp.zeros_like(theta), jnp.maximum(1, ratio * math.sqrt(z.size)))
     start, reach = total / (1 + slope), ratio * z.size
-    v = increasing_root(optimality, -reach, reach, start, resolution=1.0)
+    v = increasing_root(optimality, -reach, reach, start, resolution=1.0, ahead=USUAL)
     moved = theta + v * width
     return moved, _towards(moved, x, width)
 
