@@ -9,20 +9,22 @@ Run by `make bench`. Everything is float32, N = 50 particles, 50 coefficients, 9
 * pipla: `pipla.run` with the exact joint prox; and without any prox, to see what the prox costs.
 
 The first table is pinned to one core. The second compares one core with all of them, each in a
-process of its own because XLA sizes its thread pool once. Times are the best of several, taken in
-turns, because machines are shared.
+process of its own because XLA sizes its thread pool once. Times are the best of several, in turns
+and in several processes, because machines are shared.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from statistics import median
 
 STEPS = 1500
-REPEATS = 21
+REPEATS = 7
 ROUNDS = 5
 STEP_SIZE = 0.01
 
@@ -34,7 +36,7 @@ def main() -> None:
         return
     cores = os.sched_getaffinity(0)
     one = {min(cores)}
-    print(_child("table", one), end="")
+    _print_table([json.loads(_child("table", one)) for _ in range(ROUNDS)])
     print("\nOne run, and 16 replicates in a sweep, seconds per 1500 steps of one run:")
     devices = {"JAX_NUM_CPU_DEVICES": str(len(cores))}
     children = {
@@ -54,7 +56,7 @@ def main() -> None:
         print(f"  {name:44s} {seconds:7.3f} s   {seconds / base:5.2f} x the first")
 
 
-def _pinned_table() -> None:
+def _times() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     candidates = {
@@ -66,23 +68,32 @@ def _pinned_table() -> None:
         "pipla, published prox": _pipla_run("published"),
         "pipla, prox over x only": _pipla_run("x-only"),
     }
-    times: dict[str, list[float]] = {name: [] for name in candidates}
+    best = dict.fromkeys(candidates, float("inf"))
     for _ in range(REPEATS):  # interleaved, so that a noisy neighbour disturbs all alike
-        for name, job in candidates.items():
-            times[name].append(job())
-    best = {name: min(values) for name, values in times.items()}
-    ours = best["pipla PIPGLA, exact prox"]
-    print(f"PIPGLA, {STEPS} steps, float32, one core (best of {REPEATS}):")
-    for name, seconds in best.items():
-        print(f"  {name:28s} {seconds:7.3f} s   {seconds / ours:5.2f} x ours")
-    print(f"  ours is {best['NumPy loop, published prox'] / ours:.2f} times faster than the loop")
-    tuned = best["the loop, tuned by hand"] / ours
-    print(f"  and {tuned:.2f} times faster than the loop tuned by hand")
-    print(f"  ours is {ours / best['floor (NumPy)']:.2f} times the floor")
-    bound = best["NumPy loop, published prox"] / best["the same (XLA)"]
-    print(f"  XLA's own floor would be {bound:.2f} times faster than the loop")
-    added = ours / best["pipla, prox over x only"] - 1
-    print(f"  the exact joint prox adds {100 * added:.0f} % to a step with the prox over x only")
+        best = {name: min(best[name], job()) for name, job in candidates.items()}
+    print(json.dumps(best))
+
+
+def _print_table(tables: list[dict[str, float]]) -> None:
+    """Best times, and ratios: each of two times of one process, of which the median is taken.
+
+    Where arrays lie in the cache, and what else the machine does, is another in every process.
+    """
+    ours, loop, floor = "pipla PIPGLA, exact prox", "NumPy loop, published prox", "floor (NumPy)"
+
+    def ratio(first: str, second: str) -> str:
+        ratios = [table[first] / table[second] for table in tables]
+        return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+    print(f"PIPGLA, {STEPS} steps, float32, one core (best of {REPEATS * len(tables)}):")
+    for name in tables[0]:
+        print(f"  {name:28s} {min(table[name] for table in tables):7.3f} s")
+    print(f"Ratios, median of {len(tables)} processes (range):")
+    print(f"  the loop takes {ratio(loop, ours)} times as long as ours")
+    print(f"  the loop tuned by hand {ratio('the loop, tuned by hand', ours)} times as long")
+    print(f"  ours takes {ratio(ours, floor)} times as long as the floor")
+    print(f"  the loop takes {ratio(loop, 'the same (XLA)')} times as long as XLA's own floor")
+    print(f"  the exact joint prox: {ratio(ours, 'pipla, prox over x only')} times the prox over x")
 
 
 def _data():
@@ -240,7 +251,7 @@ def _pipla_run(kind: str) -> Callable[[], float]:
 
 def _single() -> None:
     job = _pipla_run("exact")
-    print(min(job() for _ in range(REPEATS // ROUNDS)))
+    print(min(job() for _ in range(REPEATS)))
 
 
 def _sweep() -> None:
@@ -270,7 +281,7 @@ def _sweep() -> None:
     print(min(job(), job()) / 16)
 
 
-CHILDREN = {"table": _pinned_table, "single": _single, "sweep": _sweep}
+CHILDREN = {"table": _times, "single": _single, "sweep": _sweep}
 
 
 def _child(name: str, cores: set[int], **environment: str) -> str:
