@@ -16,8 +16,9 @@ from jaxtyping import Array, Float
 
 #: From here on $\tanh(z/2)/2$ is 1/2 to about $10^{-7}$.
 END = 16.0
-#: $P$ and $Q$ in $\tanh(z/2)/2 = z P(z^2)/Q(z^2)$, powers ascending. Of the fits tried (least squares
-#: on [0, END], reweighted to minimax) the shortest with an error, $6.5 \cdot 10^{-8}$, near rounding.
+#: $P$ and $Q$ in $\tanh(z/2)/2 = z P(z^2)/Q(z^2)$, powers ascending. Of the fits tried (least
+#: squares on [0, END], reweighted to minimax) the shortest that is near rounding: its largest
+#: error is $6.5 \cdot 10^{-8}$.
 NUMERATOR = (0.24999984, 0.0080710259, 4.5919187e-05, 4.4180572e-08)
 DENOMINATOR = (1.0, 0.11561685, 0.0014852393, 3.7035704e-06, 9.4681336e-10)
 
