@@ -9,14 +9,15 @@ Run by `make bench`. Everything is float32, N = 50 particles, 50 coefficients, 9
 * pipla: `pipla.run` with the exact joint prox; and without any prox, to see what the prox costs.
 
 The first table is pinned to one core. The second compares one core with all of them, each in a
-process of its own because XLA sizes its thread pool once. Times are the best of several, in turns
-and in several processes, because machines are shared.
+process of its own because XLA sizes its thread pool once; the processes live side by side and work
+in turns. Machines are shared: ratios are of times taken next to each other.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from statistics import median
 STEPS = 1500
 REPEATS = 7
 ROUNDS = 5
+PAIRS = 9
 STEP_SIZE = 0.01
 
 
@@ -36,24 +38,39 @@ def main() -> None:
         return
     cores = os.sched_getaffinity(0)
     one = {min(cores)}
-    _print_table([json.loads(_child("table", one)) for _ in range(ROUNDS)])
-    print("\nOne run, and 16 replicates in a sweep, seconds per 1500 steps of one run:")
-    devices = {"JAX_NUM_CPU_DEVICES": str(len(cores))}
-    children = {
-        "one run, pinned to one core": lambda: _child("single", one),
-        "one run, all cores visible (default)": lambda: _child("single", cores),
-        "one run, all cores, XLA's own thread pool": lambda: _child(
-            "single", cores, PIPLA_THREADS="all"
-        ),
-        "16 replicates, one core": lambda: _child("sweep", one),
-        "16 replicates, one device per core": lambda: _child("sweep", cores, **devices),
-    }
-    rows = dict.fromkeys(children, float("inf"))
-    for _ in range(ROUNDS):
-        rows = {name: min(rows[name], float(child())) for name, child in children.items()}
-    base = next(iter(rows.values()))
-    for name, seconds in rows.items():
-        print(f"  {name:44s} {seconds:7.3f} s   {seconds / base:5.2f} x the first")
+    _print_table([json.loads(_start("table", one, {}).communicate()[0]) for _ in range(ROUNDS)])
+    print("\nSeconds per 1500 steps of one run, and how long that is beside the first (range):")
+    pinned, visible = ("single", one, {}), ("single", cores, {})
+    _print_turns(
+        PAIRS,
+        REPEATS,
+        {
+            "one run, pinned to one core": pinned,
+            "the same again: what noise does": pinned,
+            "one run, all cores visible (default)": visible,
+        },
+    )
+    pool = ("single", cores, {"PIPLA_THREADS": "all"})
+    _print_turns(
+        ROUNDS,
+        REPEATS,
+        {
+            "one run, all cores visible (default)": visible,
+            "one run, all cores, XLA's own thread pool": pool,
+        },
+    )
+    _print_turns(
+        ROUNDS,
+        2,
+        {
+            "16 replicates, one core": ("sweep", one, {}),
+            "16 replicates, one device per core": (
+                "sweep",
+                cores,
+                {"JAX_NUM_CPU_DEVICES": str(len(cores))},
+            ),
+        },
+    )
 
 
 def _times() -> None:
@@ -94,6 +111,43 @@ def _print_table(tables: list[dict[str, float]]) -> None:
     print(f"  ours takes {ratio(ours, floor)} times as long as the floor")
     print(f"  the loop takes {ratio(loop, 'the same (XLA)')} times as long as XLA's own floor")
     print(f"  the exact joint prox: {ratio(ours, 'pipla, prox over x only')} times the prox over x")
+
+
+def _print_turns(
+    rounds: int, turns: int, settings: dict[str, tuple[str, set[int], dict[str, str]]]
+) -> None:
+    """Median times, and ratios to the first line: each of two times of one turn.
+
+    The ratio of two processes is the median over their turns; printed is the median over several
+    rounds of processes, and their range.
+    """
+    seconds = [_in_turns(turns, settings) for _ in range(rounds)]
+    first = next(iter(settings))
+    for name in settings:
+        ratios = [
+            median(time / base for time, base in zip(times[name], times[first], strict=True))
+            for times in seconds
+        ]
+        print(
+            f"  {name:42s} {median(median(times[name]) for times in seconds):7.3f} s"
+            f"   {median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+
+
+def _in_turns(turns: int, settings: dict) -> dict[str, list[float]]:
+    """The times of each setting, in a process of its own that waits while another one works."""
+    children = {name: _start(*setting) for name, setting in settings.items()}
+    times: dict[str, list[float]] = {name: [] for name in children}
+    for child in children.values():
+        child.stdout.readline()  # compiled
+    for _ in range(turns):
+        # In random order: who works after whom leaves a trace in caches and clocks.
+        for name in random.sample(list(children), len(children)):
+            print(file=children[name].stdin, flush=True)
+            times[name].append(float(children[name].stdout.readline()))
+    for child in children.values():
+        child.communicate()
+    return times
 
 
 def _data():
@@ -249,12 +303,7 @@ def _pipla_run(kind: str) -> Callable[[], float]:
     return job
 
 
-def _single() -> None:
-    job = _pipla_run("exact")
-    print(min(job() for _ in range(REPEATS)))
-
-
-def _sweep() -> None:
+def _sweep() -> Callable[[], float]:
     import jax
     import jax.numpy as jnp
 
@@ -267,7 +316,7 @@ def _sweep() -> None:
     particles = jax.random.normal(jax.random.key(1), (50, 50))
 
     def job() -> float:
-        return pipla.sweep(
+        result = pipla.sweep(
             model,
             pipla.PIPGLA(step_size=STEP_SIZE),
             theta=jnp.zeros(()),
@@ -275,24 +324,36 @@ def _sweep() -> None:
             num_steps=STEPS,
             key=jax.random.key(0),
             num_replicates=16,
-        ).seconds
+        )
+        return result.seconds / 16
 
     job()
-    print(min(job(), job()) / 16)
+    return job
 
 
-CHILDREN = {"table": _times, "single": _single, "sweep": _sweep}
+def _serve(job: Callable[[], float]) -> None:
+    """A child of the second table: one run for every line that it reads."""
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(job(), flush=True)
 
 
-def _child(name: str, cores: set[int], **environment: str) -> str:
-    """What this file prints as a child on these cores."""
-    return subprocess.run(
+CHILDREN = {
+    "table": _times,
+    "single": lambda: _serve(_pipla_run("exact")),
+    "sweep": lambda: _serve(_sweep()),
+}
+
+
+def _start(name: str, cores: set[int], environment: dict[str, str]) -> subprocess.Popen:
+    """This file as a child on these cores."""
+    return subprocess.Popen(
         [sys.executable, __file__, name, ",".join(map(str, cores))],
         env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
-    ).stdout
+    )
 
 
 if __name__ == "__main__":
