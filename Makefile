@@ -33,6 +33,7 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/logistic.py
+	$(BIN)/python benchmarks/threads.py
 	$(BIN)/python benchmarks/total_variation.py
 
 docs: setup

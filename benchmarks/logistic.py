@@ -8,72 +8,48 @@ Run by `make bench`. Everything is float32, N = 50 particles, 50 coefficients, 9
   tuned by hand;
 * pipla: `pipla.run` with the exact joint prox; and without any prox, to see what the prox costs.
 
-The first table is pinned to one core. The second compares one core with all of them, each in a
-process of its own because XLA sizes its thread pool once; the processes live side by side and work
-in turns. Machines are shared: ratios are of times taken next to each other.
+Pinned to one core. Machines are shared: the lines are measured in turns in one process, ratios are
+taken within it, and that in several processes.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # imported late otherwise: after the variables of the threads are set
+    import pipla
 
 STEPS = 1500
 REPEATS = 7
 ROUNDS = 5
-PAIRS = 9
 STEP_SIZE = 0.01
 
 
 def main() -> None:
     if len(sys.argv) > 1:
-        os.sched_setaffinity(0, set(map(int, sys.argv[2].split(","))))
-        CHILDREN[sys.argv[1]]()
+        _print_times()
         return
-    cores = os.sched_getaffinity(0)
-    one = {min(cores)}
-    _print_table([json.loads(_start("table", one, {}).communicate()[0]) for _ in range(ROUNDS)])
-    print("\nSeconds per 1500 steps of one run, and how long that is beside the first (range):")
-    pinned, visible = ("single", one, {}), ("single", cores, {})
-    _print_turns(
-        PAIRS,
-        REPEATS,
-        {
-            "one run, pinned to one core": pinned,
-            "the same again: what noise does": pinned,
-            "one run, all cores visible (default)": visible,
-        },
-    )
-    pool = ("single", cores, {"PIPLA_THREADS": "all"})
-    _print_turns(
-        ROUNDS,
-        REPEATS,
-        {
-            "one run, all cores visible (default)": visible,
-            "one run, all cores, XLA's own thread pool": pool,
-        },
-    )
-    _print_turns(
-        ROUNDS,
-        2,
-        {
-            "16 replicates, one core": ("sweep", one, {}),
-            "16 replicates, one device per core": (
-                "sweep",
-                cores,
-                {"JAX_NUM_CPU_DEVICES": str(len(cores))},
-            ),
-        },
-    )
+    core = min(os.sched_getaffinity(0))
+    _print_table([_times_on(core) for _ in range(ROUNDS)])
 
 
-def _times() -> None:
+def _times_on(core: int) -> dict[str, float]:
+    """The times that a process of its own measures on this core."""
+    os.sched_setaffinity(0, {core})  # the child inherits it
+    child = subprocess.run(
+        [sys.executable, __file__, "child"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(child.stdout)
+
+
+def _print_times() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     candidates = {
@@ -81,9 +57,9 @@ def _times() -> None:
         "the same (XLA)": _compiled_floor(),
         "NumPy loop, published prox": _plain_loop(),
         "the loop, tuned by hand": _tuned_loop(),
-        "pipla PIPGLA, exact prox": _pipla_run("exact"),
-        "pipla, published prox": _pipla_run("published"),
-        "pipla, prox over x only": _pipla_run("x-only"),
+        "pipla PIPGLA, exact prox": pipla_run("exact"),
+        "pipla, published prox": pipla_run("published"),
+        "pipla, prox over x only": pipla_run("x-only"),
     }
     best = dict.fromkeys(candidates, float("inf"))
     for _ in range(REPEATS):  # interleaved, so that a noisy neighbour disturbs all alike
@@ -111,43 +87,6 @@ def _print_table(tables: list[dict[str, float]]) -> None:
     print(f"  ours takes {ratio(ours, floor)} times as long as the floor")
     print(f"  the loop takes {ratio(loop, 'the same (XLA)')} times as long as XLA's own floor")
     print(f"  the exact joint prox: {ratio(ours, 'pipla, prox over x only')} times the prox over x")
-
-
-def _print_turns(
-    rounds: int, turns: int, settings: dict[str, tuple[str, set[int], dict[str, str]]]
-) -> None:
-    """Median times, and ratios to the first line: each of two times of one turn.
-
-    The ratio of two processes is the median over their turns; printed is the median over several
-    rounds of processes, and their range.
-    """
-    seconds = [_in_turns(turns, settings) for _ in range(rounds)]
-    first = next(iter(settings))
-    for name in settings:
-        ratios = [
-            median(time / base for time, base in zip(times[name], times[first], strict=True))
-            for times in seconds
-        ]
-        print(
-            f"  {name:42s} {median(median(times[name]) for times in seconds):7.3f} s"
-            f"   {median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        )
-
-
-def _in_turns(turns: int, settings: dict) -> dict[str, list[float]]:
-    """The times of each setting, in a process of its own that waits while another one works."""
-    children = {name: _start(*setting) for name, setting in settings.items()}
-    times: dict[str, list[float]] = {name: [] for name in children}
-    for child in children.values():
-        child.stdout.readline()  # compiled
-    for _ in range(turns):
-        # In random order: who works after whom leaves a trace in caches and clocks.
-        for name in random.sample(list(children), len(children)):
-            print(file=children[name].stdin, flush=True)
-            times[name].append(float(children[name].stdout.readline()))
-    for child in children.values():
-        child.communicate()
-    return times
 
 
 def _data():
@@ -271,39 +210,23 @@ def _published_prox(theta, cloud, step):
     return theta + step * np.sign(soft).sum(axis=1).mean(), theta + soft
 
 
-def _pipla_run(kind: str) -> Callable[[], float]:
-    import jax
-    import jax.numpy as jnp
-
+def pipla_run(kind: str) -> Callable[[], float]:
+    """Seconds of a run after compilation, with this prox."""
     import pipla
-    from pipla.problems.logistic import potential
 
-    features, labels = _data()
-    approximation = "published" if kind == "published" else None
-    term = pipla.prox.LaplaceLocation(1.0, approximation)
-    data = {"features": jnp.asarray(features.T), "labels": jnp.asarray(labels)}
-    model = pipla.Model(potential, term, data=data)
+    model, settings = regression("published" if kind == "published" else None)
     options = {"theta_update": "frozen"} if kind == "x-only" else {}
     algorithm = pipla.PIPGLA(step_size=STEP_SIZE, **options)
-    particles = jax.random.normal(jax.random.key(1), (50, 50))
 
     def job() -> float:
-        result = pipla.run(
-            model,
-            algorithm,
-            theta=jnp.zeros(()),
-            particles=particles,
-            num_steps=STEPS,
-            key=jax.random.key(0),
-            check=False,
-        )
-        return result.seconds
+        return pipla.run(model, algorithm, **settings, check=False).seconds
 
     job()
     return job
 
 
-def _sweep() -> Callable[[], float]:
+def regression(approximation: str | None = None) -> tuple[pipla.Model, dict[str, Any]]:
+    """The model, and where a run starts and how long it is."""
     import jax
     import jax.numpy as jnp
 
@@ -312,48 +235,10 @@ def _sweep() -> Callable[[], float]:
 
     features, labels = _data()
     data = {"features": jnp.asarray(features.T), "labels": jnp.asarray(labels)}
-    model = pipla.Model(potential, pipla.prox.LaplaceLocation(), data=data)
+    model = pipla.Model(potential, pipla.prox.LaplaceLocation(1.0, approximation), data=data)
     particles = jax.random.normal(jax.random.key(1), (50, 50))
-
-    def job() -> float:
-        result = pipla.sweep(
-            model,
-            pipla.PIPGLA(step_size=STEP_SIZE),
-            theta=jnp.zeros(()),
-            particles=particles,
-            num_steps=STEPS,
-            key=jax.random.key(0),
-            num_replicates=16,
-        )
-        return result.seconds / 16
-
-    job()
-    return job
-
-
-def _serve(job: Callable[[], float]) -> None:
-    """A child of the second table: one run for every line that it reads."""
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        print(job(), flush=True)
-
-
-CHILDREN = {
-    "table": _times,
-    "single": lambda: _serve(_pipla_run("exact")),
-    "sweep": lambda: _serve(_sweep()),
-}
-
-
-def _start(name: str, cores: set[int], environment: dict[str, str]) -> subprocess.Popen:
-    """This file as a child on these cores."""
-    return subprocess.Popen(
-        [sys.executable, __file__, name, ",".join(map(str, cores))],
-        env={**os.environ, **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    start = {"theta": jnp.zeros(()), "particles": particles}
+    return model, {**start, "num_steps": STEPS, "key": jax.random.key(0)}
 
 
 if __name__ == "__main__":
