@@ -272,3 +272,15 @@ def test_a_model_without_smooth_part_keeps_what_the_jacobian_leaves():
     model, _ = pipla.noncentred(pipla.Model(None, prox.NuclearStrength()))
     slope = jax.grad(model.smooth_value)(jnp.asarray(0.3), jnp.ones((3, 2)))
     np.testing.assert_allclose(slope, 6.0)
+
+
+@pytest.mark.parametrize("term", [prox.LaplaceLocation(), prox.LaplaceScale(), prox.UniformBox()])
+def test_theta_must_be_a_number_as_in_the_centred_model(term):
+    model, back = pipla.noncentred(pipla.Model(smooth, term))
+    for bad in (jnp.ones(D), jnp.ones((3, 1))):
+        with pytest.raises(ValueError, match="needs a scalar theta"):
+            model.check(bad, jnp.ones((2, D)))
+        with pytest.raises(ValueError, match="needs a scalar theta"):
+            back.inverse(bad, jnp.ones(D))
+    with pytest.raises(TypeError, match=r"theta is a dict.*on\(theta="):
+        model.check({"a": jnp.ones(())}, jnp.ones((2, D)))

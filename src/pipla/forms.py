@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from pipla.prox.address import part, put_part
 from pipla.prox.calculus import On
+from pipla.prox.operands import require_scalar
 
 
 class Form(eqx.Module):
@@ -48,10 +49,10 @@ class Shift(Exact):
     r"""$x = \theta + z$."""
 
     def to_x(self, theta: Array, z: Array) -> Array:
-        return theta + z
+        return require_scalar("theta", theta, self) + z
 
     def to_z(self, theta: Array, x: Array) -> Array:
-        return x - theta
+        return x - require_scalar("theta", theta, self)
 
     def metric(self, theta: Array, z: Array) -> Array:
         return jnp.ones((), z.dtype)
@@ -68,10 +69,10 @@ class Stretch(Form):
     degrees: Array | None = None  # d'; `None` for d
 
     def to_x(self, theta: Array, z: Array) -> Array:
-        return jnp.exp(-self.rate.astype(z.dtype) * theta) * z
+        return jnp.exp(-self.rate.astype(z.dtype) * require_scalar("theta", theta, self)) * z
 
     def to_z(self, theta: Array, x: Array) -> Array:
-        return jnp.exp(self.rate.astype(x.dtype) * theta) * x
+        return jnp.exp(self.rate.astype(x.dtype) * require_scalar("theta", theta, self)) * x
 
     def rest(self, theta: Array, z: Array) -> Float[Array, ""] | float:
         if self.degrees is None:
@@ -86,10 +87,10 @@ class Multiply(Exact):
     r"""$x = \theta z$ with $|z_i| \le 1$: the uniform density on $[-\theta, \theta]$."""
 
     def to_x(self, theta: Array, z: Array) -> Array:
-        return theta * z
+        return require_scalar("theta", theta, self) * z
 
     def to_z(self, theta: Array, x: Array) -> Array:
-        return x / theta
+        return x / require_scalar("theta", theta, self)
 
     def metric(self, theta: Array, z: Array) -> Array:
         # Near theta = 0 the data say nothing about z; without the floor its steps would be endless.

@@ -7,7 +7,7 @@ theta moves into the smooth part, and what the change of variables adds to the p
 $$ g_2(\theta, T_\theta(z)) - \log|\det T_\theta'(z)| = h(z) + \text{rest}(\theta), $$
 
 $h$ the plain term and the rest 0 for a normalised prior: the marginal likelihood of theta is the
-same function as before.
+same function as before (of $|\theta|$ for the uniform density: $x = \theta z$ knows no sign).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pipla import prox
 from pipla.forms import Each, Form, Moved, Multiply, OnPart, Same, Shift, Stretch
 from pipla.model import Model, Smooth
 from pipla.prox.base import Term
-from pipla.prox.calculus import On, Sum, Translated
+from pipla.prox.calculus import On, Translated
+from pipla.prox.sums import Sum
 
 
 @functools.singledispatch

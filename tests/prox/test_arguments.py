@@ -97,6 +97,54 @@ def test_the_envelope_is_differentiable_in_the_numbers_of_the_term():
     assert float(jax.grad(envelope)(1.3)) == pytest.approx(float(slope), rel=1e-6)
 
 
+BAD_OPERANDS = {
+    "negative lam_x": (lambda: prox.L1().prox(None, X, 0.0, -1.0), ValueError, "lam_x must be 0"),
+    "NaN": (lambda: prox.L1().prox(None, X, 0.0, np.nan), ValueError, "lam_x must be 0"),
+    "negative lam_theta": (
+        lambda: prox.LaplaceLocation().prox(0.0, X, -0.1, 0.1),
+        ValueError,
+        "lam_theta must be 0",
+    ),
+    "pinned x": (
+        lambda: prox.LaplaceLocation().prox(0.0, X, 0.1, 0.0),
+        ValueError,
+        "lam_x must be positive where lam_theta is",
+    ),
+    "several": (
+        lambda: prox.LaplaceLocation().prox(0.0, X, 0.1, jnp.ones(3)),
+        ValueError,
+        "lam_x must be a single number",
+    ),
+    "complex theta": (
+        lambda: prox.LaplaceLocation().prox(jnp.asarray(1j), X, 0.1, 0.1),
+        TypeError,
+        "real theta",
+    ),
+    "no elements": (lambda: prox.Simplex().value(None, jnp.zeros(0)), ValueError, "with elements"),
+    "complex weight": (lambda: prox.L1(1j), TypeError, "real numbers"),
+    "text": (lambda: prox.L1("a"), TypeError, "real numbers"),
+    "sum with a number": (lambda: prox.L1() + 3, TypeError, "unsupported operand"),
+    "shift of another shape": (
+        lambda: prox.L1().translate(jnp.ones((3, 1))).value(None, X),
+        ValueError,
+        r"shift must be a number or have the shape of x.*\(3, 1\)",
+    ),
+    "a smoothing without the part": (
+        lambda: prox.L1().on(x="a").prox(None, {"a": X}, 0.0, {"b": 0.1}),
+        ValueError,
+        "lam_x must be a number or have one for each part",
+    ),
+}
+X = jnp.array([1.0, -3.0, 0.2])
+
+
+@pytest.mark.parametrize("name", BAD_OPERANDS)
+def test_bad_operands_are_refused(name):
+    call, kind, message = BAD_OPERANDS[name]
+    with pytest.raises(kind, match=message):
+        call()
+
+
 def test_simplex_value_has_a_stated_tolerance():
     term = prox.Simplex()
     assert float(term.value(None, jnp.array([0.25, 0.75]))) == 0

@@ -1,5 +1,7 @@
 """Scaling, translating, addressing parts and adding: the joint prox of the composite."""
 
+import collections
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipla import prox
-from pipla.prox.calculus import coupled_sizes
+from pipla.prox.sums import coupled_sizes
 
 x = jnp.array([-1.3, 0.2, 2.0, 0.7])
 
@@ -207,3 +209,104 @@ def test_composites_know_whether_they_use_theta():
 def test_a_theta_of_none_has_an_envelope():
     assert float(prox.L1().envelope(None, x, 0.0, 0.1)) > 0
     assert prox.L1().envelope_gradient(None, x, 0.0, 0.1)[0] is None
+
+
+def test_a_whole_number_is_a_smoothing_like_any_other():
+    term = 0.5 * prox.L1()
+    assert_same(term.prox(None, x, 0, 1), term.prox(None, x, 0.0, 1.0))
+    joint = 1.5 * prox.LaplaceLocation()
+    assert_same(joint.prox(0.0, x, 1, 1), joint.prox(0.0, x, 1.0, 1.0))
+
+
+GUISES = {
+    "scaled": (2.5 * prox.LaplaceLocation(2.0), jnp.asarray(0.3), x),
+    "translated": (prox.LaplaceLocation().translate(0.7), jnp.asarray(0.3), x),
+    "on parts": (
+        prox.LaplaceLocation().on(theta="a", x="u"),
+        {"a": jnp.asarray(0.3), "b": jnp.ones(())},
+        {"u": x, "v": x},
+    ),
+    "sum": (
+        (0.5 * prox.LaplaceLocation()).on(theta="a", x="u") + prox.L1().translate(0.2).on(x="v"),
+        {"a": jnp.asarray(0.3), "b": jnp.ones(())},
+        {"u": x, "v": x},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GUISES)
+def test_the_envelope_of_a_guise_is_the_minimum_that_its_prox_attains(name):
+    term, theta, at = GUISES[name]
+    lam_theta, lam_x = 0.05, 0.4
+    point = term.prox(theta, at, lam_theta, lam_x)
+
+    def half_square(a, b, lam):
+        leaves = jax.tree.leaves(jax.tree.map(lambda u, v: jnp.sum((u - v) ** 2), a, b))
+        return sum(leaves) / (2 * lam)
+
+    minimum = term.value(*point)
+    minimum += half_square(theta, point[0], lam_theta) + half_square(at, point[1], lam_x)
+    np.testing.assert_allclose(term.envelope(theta, at, lam_theta, lam_x), minimum, rtol=1e-12)
+    slopes = jax.grad(term.envelope, argnums=(0, 1))(theta, at, lam_theta, lam_x)
+    assert_same(slopes, term.envelope_gradient(theta, at, lam_theta, lam_x))
+
+
+def test_a_translated_constraint_has_a_finite_envelope():
+    # 5 projects to 1 + 1.4 - 1.4 > 1 by rounding, which is outside.
+    term = prox.Box(0.0, 1.0).translate(1.4)
+    at = jnp.float32(5.0)
+    np.testing.assert_allclose(term.envelope(None, at, 0.0, 0.1), 33.8, rtol=1e-6)
+    parts = term.on(x="u") + prox.L1().on(x="v")
+    both = parts.envelope(None, {"u": at, "v": jnp.float32(0)}, 0.0, 0.1)
+    np.testing.assert_allclose(both, 33.8, rtol=1e-6)
+
+
+def test_the_envelope_has_a_slope_in_the_shift():
+    def envelope(shift):
+        return prox.L1().translate(shift).envelope(None, x, 0.0, 0.5)
+
+    slope = (envelope(0.1 + 1e-6) - envelope(0.1 - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jax.grad(envelope)(0.1), slope, rtol=1e-6)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Record:
+    a: jax.Array
+    b: jax.Array
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        collections.OrderedDict(b=x, a=x),
+        collections.defaultdict(list, a=x, b=x),
+        Record(x, x),
+    ],
+)
+def test_a_part_is_replaced_in_a_tree_of_any_kind(tree):
+    _, moved = prox.L1().on(x="a").prox(None, tree, 0.0, 0.5)
+    assert jax.tree.structure(moved) == jax.tree.structure(tree)
+    part = moved.a if isinstance(moved, Record) else moved["a"]
+    assert_same(part, prox.L1().prox(None, x, 0.0, 0.5)[1])
+    assert_same(jax.tree.leaves(tree), [x, x])
+
+
+def test_a_smoothing_for_a_branch_is_that_of_its_leaves():
+    term = prox.L1().on(x=("a", "c"))
+    tree = {"a": {"c": x}}
+    assert_same(term.prox(None, tree, 0.0, {"a": 0.5}), term.prox(None, tree, 0.0, 0.5))
+
+
+def test_the_unit_of_time_is_the_square_of_a_length():
+    for term, unit in (
+        (prox.LaplaceLocation(0.1), 0.01),
+        (prox.GaussianLocation(0.1), 0.01),
+        (prox.L1(10.0), 0.01),
+        (prox.ElasticNet(10.0, 0.0), 0.01),
+        (prox.ElasticNet(0.0, 4.0), 0.25),
+        (prox.ElasticNet(0.0, 0.0), 1.0),
+        (prox.SquaredL2(4.0), 0.25),
+    ):
+        np.testing.assert_allclose(term.time_unit(jnp.zeros(()), x), unit)
+        assert term.finite

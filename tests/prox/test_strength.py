@@ -227,3 +227,29 @@ def test_total_variation_strength_value_is_of_the_same_kind_as_its_prox():
             solve(alone, None, jnp.asarray(x), 0.0, 0.5)[1],
             atol=1e-12,
         )
+
+
+def test_a_weight_that_overflows_leaves_no_nan_where_the_penalty_vanishes():
+    zeros = jnp.zeros((3, 3), jnp.float32)
+    theta = jnp.float32(100.0)  # e^100 is infinite
+    assert float(value_of(prox.NuclearStrength(), theta, zeros)) == 0
+    slope = jax.grad(prox.TVStrength().value)(theta, zeros)
+    np.testing.assert_allclose(slope, -9.0)
+    small = jnp.asarray(np.random.default_rng(0).laplace(size=300) * 0.1, jnp.float32)
+    envelope = prox.LaplaceScale().envelope(jnp.float32(-1), small, 1.0, 0.1)
+    assert np.isfinite(envelope)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_total_variation_strength_that_leaps_flattens_the_picture(native):
+    # One step multiplies the strength by thousands: the dual of the weak one is no start.
+    x = 0.5 + 0.01 * np.random.default_rng(0).normal(size=(32, 32))
+    term = prox.TVStrength(native=native)
+    for dtype in (jnp.float32, jnp.float64):
+        picture = jnp.asarray(x, dtype)
+        theta, u = solve(term, dtype(0), picture, 0.1, 0.1)
+        assert 10 < float(theta) <= 0.1 * x.size
+        np.testing.assert_allclose(u, x.mean(), atol=1e-3)
+        theta, u = solve(term, dtype(0), jnp.zeros_like(picture), 0.1, 0.1)
+        np.testing.assert_allclose(theta, 0.1 * x.size, rtol=1e-5)
+        assert not np.any(u)

@@ -12,7 +12,7 @@
 
 from pipla.prox.activation import HardTanh
 from pipla.prox.base import ClosedForm, Fixed, Iterative, Solution, Term, Zero
-from pipla.prox.calculus import On, Scaled, Sum, Translated, separable_sum
+from pipla.prox.calculus import On, Scaled, Translated
 from pipla.prox.constraints import Box, NonNegative, Simplex
 from pipla.prox.gaussian import GaussianLocation
 from pipla.prox.laplace import LaplaceLocation
@@ -20,6 +20,7 @@ from pipla.prox.norms import L1, ElasticNet, GroupLasso, SoftThreshold, SquaredL
 from pipla.prox.nuclear import NuclearNorm, NuclearStrength
 from pipla.prox.scale import LaplaceScale
 from pipla.prox.strength import Strength
+from pipla.prox.sums import Sum, separable_sum
 from pipla.prox.total_variation import TotalVariation, TVStrength
 from pipla.prox.uniform import UniformBox, UniformLogBox
 

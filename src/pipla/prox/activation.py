@@ -2,6 +2,8 @@ r"""The hard tanh as a penalty: the paper's piecewise linear activation."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -29,6 +31,8 @@ class HardTanh(Fixed):
     $+1$ is concave, no minimiser sits on it, and its "subgradient $[-1, 0]$" does not exist. Where
     its cases overlap ($\lambda > 1$) the first that applies is taken, after $x > 1$.
     """
+
+    finite: ClassVar[bool] = True
 
     approximation: str | None = eqx.field(static=True, default=None)
 

@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from pipla.prox.operands import require_floating, require_smoothing
+
 if TYPE_CHECKING:
     from pipla.prox.address import Address
 
@@ -70,9 +72,11 @@ class Term(eqx.Module):
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
         r"""The Moreau-Yosida envelope: the minimum that `prox` attains.
 
-        Differentiable in every argument and in the term's own numbers. The point is held fixed
-        under differentiation, which is exact: the minimum does not change to first order when
-        the minimiser does (Danskin).
+        It has first derivatives in every argument, and in those of the term's own numbers that
+        weigh its value. The point is held fixed under differentiation, which is exact: the minimum
+        does not change to first order when the minimiser does (Danskin). Numbers that say where
+        a constraint lies (bounds, totals) have none, because the value does not know them; and for
+        second derivatives differentiate `envelope_gradient`.
         """
         # The arguments are held, not the result: derivatives then never enter the solver, whose
         # loops reverse mode could not differentiate.
@@ -113,6 +117,13 @@ class Term(eqx.Module):
         """
         return jax.tree.map(lambda leaf: jnp.ones((), jnp.result_type(leaf)), x)
 
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        """Beyond which the joint prox leaves theta's own basin; infinite for convex terms.
+
+        In the metric where theta's smoothing is 1/d of that of x.
+        """
+        return jnp.asarray(jnp.inf, _dtype(x))
+
     def on(self, *, theta: Address | None = None, x: Address | None = None) -> Term:
         """This term acting on parts of theta and x: `L1().on(x="weights")`."""
         from pipla.prox.calculus import On
@@ -131,8 +142,10 @@ class Term(eqx.Module):
         return Scaled(self, weight)
 
     def __add__(self, other: Term) -> Term:
-        from pipla.prox.calculus import separable_sum
+        from pipla.prox.sums import separable_sum
 
+        if not isinstance(other, Term):
+            return NotImplemented
         return separable_sum(self, other)
 
 
@@ -179,13 +192,14 @@ class Fixed(ClosedForm):
         self, theta: PyTree, x: Array, lam_theta: PyTree, lam_x: Scalar
     ) -> tuple[PyTree, Array]:
         x = require_floating("x", x, self)
-        return theta, self.shrink(x, jnp.asarray(lam_x, x.dtype))
+        return theta, self.shrink(x, require_smoothing("lam_x", lam_x, x))
 
 
 class Zero(ClosedForm):
     """No non-smooth term: value 0, prox the identity. What a `Model` without one uses."""
 
     uses_theta: ClassVar[bool] = False
+    finite: ClassVar[bool] = True
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return jnp.zeros((), _dtype(x))
@@ -194,38 +208,6 @@ class Zero(ClosedForm):
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
     ) -> tuple[PyTree, PyTree]:
         return theta, x
-
-
-def require_array(name: str, value: PyTree, term: Term) -> Array:
-    """`value` as an array, or an error that says to address a part of a structured value."""
-    if not isinstance(value, jax.Array | float | int) and not hasattr(value, "__array__"):
-        raise TypeError(
-            f"{type(term).__name__} acts on one array, but {name} is a {type(value).__name__} "
-            f"with structure {jax.tree.structure(value)}; address a part of it with "
-            f"`term.on({name}=...)`."
-        )
-    return jnp.asarray(value)
-
-
-def require_floating(name: str, value: PyTree, term: Term) -> Array:
-    """`value` as one floating array."""
-    array = require_array(name, value, term)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(
-            f"{type(term).__name__} needs a floating-point {name}, but its dtype is {array.dtype}."
-        )
-    return array
-
-
-def require_scalar(name: str, value: PyTree, term: Term) -> Array:
-    """`value` as an array of shape (), or an error that says what was given."""
-    array = require_array(name, value, term)
-    if array.shape != ():
-        raise ValueError(
-            f"{type(term).__name__} needs a scalar {name}, but its shape is {array.shape}; "
-            f"address a scalar part of it with `term.on({name}=...)`."
-        )
-    return array
 
 
 def _dtype(tree: PyTree) -> Any:

@@ -1,18 +1,17 @@
-"""A calculus of terms: scale, translate, address parts of theta and x, add on disjoint parts."""
+"""A calculus of terms: scale, translate, address parts of theta and x. `sums` adds them."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
-from pipla.prox.address import Address, Path, keys_of, part, put_part
-from pipla.prox.base import Iterative, Scalar, Solution, Term, Zero
-from pipla.prox.checks import Number, hyperparameter, positive
+from pipla.prox.address import Address, keys_of, part, parts_of, put_part
+from pipla.prox.base import Iterative, Scalar, Solution, Term
+from pipla.prox.checks import Number, as_float, hyperparameter, positive, stays
 
 
 class Around(Iterative):
@@ -49,11 +48,22 @@ class Scaled(Around):
     def solve(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
-        def times(lam: PyTree) -> PyTree:
-            return jax.tree.map(lambda leaf: leaf * self.weight.astype(jnp.result_type(leaf)), lam)
-
-        solution = self.term.solve(theta, x, times(lam_theta), times(lam_x), warm)
+        both = self._times(lam_theta), self._times(lam_x)
+        solution = self.term.solve(theta, x, *both, warm)
         return solution._replace(gap=solution.gap * self.weight.astype(solution.gap.dtype))
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        value = self.term.envelope(theta, x, self._times(lam_theta), self._times(lam_x))
+        return self.weight.astype(value.dtype) * value
+
+    def _times(self, lam: PyTree) -> PyTree:
+        def times(leaf: Any) -> Any:
+            if stays(leaf):
+                return leaf  # a theta that is known to stay still is
+            number = as_float(leaf)
+            return number * self.weight.astype(number.dtype)
+
+        return jax.tree.map(times, lam)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         return self.term.closed_form(theta, particles)
@@ -62,6 +72,10 @@ class Scaled(Around):
         return jax.tree.map(
             lambda unit: unit / self.weight.astype(unit.dtype) ** 2, self.term.time_unit(theta, x)
         )
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        largest = self.term.largest_smoothing(theta, x)
+        return largest / self.weight.astype(largest.dtype)
 
 
 class Translated(Around):
@@ -76,7 +90,16 @@ class Translated(Around):
                 f"shift must have the structure of x, got {given} for an x of structure {wanted}; "
                 "`.on(x=...)` addresses a part of x."
             )
-        return jax.tree.map(lambda leaf, s: leaf + sign * jnp.asarray(s, leaf.dtype), x, self.shift)
+
+        def move(leaf: Array, shift: Array) -> Array:
+            if jnp.shape(shift) not in ((), jnp.shape(leaf)):
+                raise ValueError(
+                    "shift must be a number or have the shape of x, "
+                    f"but its shape is {jnp.shape(shift)} and that of x is {jnp.shape(leaf)}."
+                )
+            return leaf + sign * jnp.asarray(shift, leaf.dtype)
+
+        return jax.tree.map(move, x, self.shift)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(theta, self._moved(x, -1))
@@ -90,11 +113,18 @@ class Translated(Around):
         solution = self.term.solve(theta, self._moved(x, -1), lam_theta, lam_x, warm)
         return solution._replace(x=self._moved(solution.x, 1))
 
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        # Not by way of the proximal point: shifted there and back, it may lie outside by rounding.
+        return self.term.envelope(theta, self._moved(x, -1), lam_theta, lam_x)
+
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         return self.term.closed_form(theta, jax.vmap(lambda x: self._moved(x, -1))(particles))
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.time_unit(theta, x)
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.largest_smoothing(theta, x)
 
 
 class On(Around):
@@ -112,16 +142,23 @@ class On(Around):
     def solve(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
-        solution = self.term.solve(
-            part("theta", theta, self.theta),
-            part("x", x, self.x),
-            _part_of_smoothing(lam_theta, self.theta),
-            _part_of_smoothing(lam_x, self.x),
-            warm,
-        )
+        solution = self.term.solve(*self._parts(theta, x, lam_theta, lam_x), warm)
         return solution._replace(
             theta=put_part(theta, self.theta, solution.theta),
             x=put_part(x, self.x, solution.x),
+        )
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        return self.term.envelope(*self._parts(theta, x, lam_theta, lam_x))
+
+    def _parts(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+    ) -> tuple[PyTree, PyTree, PyTree, PyTree]:
+        return (
+            part("theta", theta, self.theta),
+            part("x", x, self.x),
+            _part_of_smoothing("lam_theta", lam_theta, self.theta),
+            _part_of_smoothing("lam_x", lam_x, self.x),
         )
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
@@ -133,116 +170,20 @@ class On(Around):
         own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
         return put_part(super().time_unit(theta, x), self.x, own)
 
-
-class Sum(Iterative):
-    """A sum of terms on disjoint parts: the joint prox is each term's own, one after the other."""
-
-    terms: tuple[Term, ...]
-
-    @property
-    def uses_theta(self) -> bool:  # type: ignore[override]
-        """Whether any of the terms does."""
-        return any(term.uses_theta for term in self.terms)
-
-    @property
-    def finite(self) -> bool:  # type: ignore[override]
-        """Whether all of the terms are."""
-        return all(term.finite for term in self.terms)
-
-    def value(self, theta: PyTree, x: PyTree) -> Scalar:
-        return sum(term.value(theta, x) for term in self.terms)  # type: ignore[return-value]
-
-    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
-        return tuple(term.warm_start(theta, x) for term in self.terms)
-
-    def solve(
-        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
-    ) -> Solution:
-        gap: Any = 0.0
-        next_warm = []
-        for term, start in zip(self.terms, warm, strict=True):
-            solution = term.solve(theta, x, lam_theta, lam_x, start)
-            theta, x, gap = solution.theta, solution.x, gap + solution.gap
-            next_warm.append(solution.warm)
-        return Solution(theta, x, tuple(next_warm), gap)
-
-    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
-        for term in self.terms:
-            theta = term.closed_form(theta, particles)
-        return theta
-
-    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
-        # The parts are disjoint: at each leaf all factors but one are 1.
-        unit = super().time_unit(theta, x)
-        for term in self.terms:
-            unit = jax.tree.map(jnp.multiply, unit, term.time_unit(theta, x))
-        return unit
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.largest_smoothing(part("theta", theta, self.theta), part("x", x, self.x))
 
 
-def separable_sum(*terms: Term) -> Sum:
-    """The sum of terms that touch disjoint parts of theta and x; anything else is an error.
-
-    The prox of a sum is the sum of the proxes only when no part is touched twice.
-    """
-    flat = [leaf for term in terms for leaf in (term.terms if isinstance(term, Sum) else (term,))]
-    reach = [pair for term in flat for pair in _reach(term)]
-    for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):
-        for first, second in itertools.combinations(paths, 2):
-            if first is not None and second is not None and _overlap(first, second):
-                raise ValueError(
-                    f"two terms of a sum both act on {_describe(name, first, second)}, so their "
-                    "joint prox is not the sum of the two. Put each on its own part with "
-                    '`.on(theta="...", x="...")`, or move one term into `smooth`.'
-                )
-    return Sum(tuple(flat))
-
-
-def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
-    """For each leaf of theta, the number of elements of x that `term` couples it to.
-
-    `None` for a leaf that no term touches: it is coupled through the smooth part.
-    """
-    sizes = jax.tree.map(lambda _: 0, theta)
-    for path, where in _reach(term):
-        if path is None:
-            continue
-        block = _size(part("x", x, where))
-        inner = part("theta", sizes, path)
-        sizes = put_part(sizes, path, jax.tree.map(lambda old, b=block: old + b, inner))
-    return jax.tree.map(lambda size: size or None, sizes)
-
-
-def _part_of_smoothing(lam: PyTree, address: Address | None) -> PyTree:
-    """A number is the smoothing of every part; a pytree has one of its own for each."""
-    number = jax.tree_util.all_leaves([lam])
-    return lam if number else part("smoothing", lam, address)
-
-
-def _size(tree: PyTree) -> int:
-    return sum(jnp.size(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def _reach(term: Term) -> list[tuple[Path | None, Path]]:
-    """Where each elementary term acts: a path in theta (`None`: nowhere) and a path in x."""
-    if isinstance(term, Sum):
-        return [pair for each in term.terms for pair in _reach(each)]
-    if isinstance(term, Scaled | Translated):
-        return _reach(term.term)
-    if isinstance(term, On):
-        return [
-            (None if theta is None else keys_of(term.theta) + theta, keys_of(term.x) + x)
-            for theta, x in _reach(term.term)
-        ]
-    if isinstance(term, Zero):
-        return []
-    return [(() if term.uses_theta else None, ())]
-
-
-def _overlap(first: Path, second: Path) -> bool:
-    shared = min(len(first), len(second))
-    return first[:shared] == second[:shared]
-
-
-def _describe(name: str, first: Path, second: Path) -> str:
-    path = max(first, second, key=len)
-    return f"{name}[{', '.join(map(repr, path))}]" if path else f"the whole of {name}"
+def _part_of_smoothing(name: str, lam: PyTree, address: Address | None) -> PyTree:
+    """A number is the smoothing of every part below it; a pytree has one of its own for each."""
+    for key in keys_of(address):
+        if jax.tree_util.all_leaves([lam]):
+            break
+        parts = parts_of(lam)
+        if key not in parts:
+            raise ValueError(
+                f"{name} must be a number or have one for each part; "
+                f"it has {list(parts)}, but a term is `.on` part {address!r}."
+            )
+        lam = parts[key]
+    return lam

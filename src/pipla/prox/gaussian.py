@@ -2,11 +2,14 @@ r"""A Gaussian density whose location is learned: smooth, and every answer is kn
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.checks import Number, hyperparameter, operands, positive, smoothing
+from pipla.prox.checks import Number, hyperparameter, operands, positive
+from pipla.prox.operands import require_smoothings
 
 
 class GaussianLocation(ClosedForm):
@@ -21,6 +24,8 @@ class GaussianLocation(ClosedForm):
     It could as well be a smooth term; here it is the test bed for what uses a joint prox.
     """
 
+    finite: ClassVar[bool] = True
+
     scale: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
@@ -30,9 +35,13 @@ class GaussianLocation(ClosedForm):
         theta, x = operands(self, theta, x)
         return jnp.sum((x - theta) ** 2) / (2 * self.scale.astype(x.dtype) ** 2)
 
+    def time_unit(self, theta: Array, x: Array) -> Array:
+        r"""$s^2$."""
+        return self.scale.astype(x.dtype) ** 2
+
     def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
-        lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
+        lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         variance = self.scale.astype(x.dtype) ** 2
         spread = variance + lam_x
         moved = theta + lam_theta * jnp.sum(x - theta) / (spread + lam_theta * x.size)

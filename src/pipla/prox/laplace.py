@@ -3,6 +3,7 @@ r"""A Laplace density whose location is learned."""
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -17,10 +18,10 @@ from pipla.prox.checks import (
     one_of,
     operands,
     positive,
-    smoothing,
     stays,
 )
 from pipla.prox.norms import add_up, soft
+from pipla.prox.operands import require_smoothings
 from pipla.prox.root import increasing_root
 
 #: Iterations after the first that some particle of a cloud needs in almost every step.
@@ -55,6 +56,8 @@ class LaplaceLocation(ClosedForm):
     0.100, -0.500, 2.500, 4.500
     """
 
+    finite: ClassVar[bool] = True
+
     scale: Number = hyperparameter(default=1.0)
     approximation: str | None = eqx.field(static=True, default=None)
     sweeps: int = eqx.field(static=True, default=40)
@@ -68,16 +71,21 @@ class LaplaceLocation(ClosedForm):
         theta, x = operands(self, theta, x)
         return jnp.sum(jnp.abs(x - theta)) / self.scale.astype(x.dtype)
 
+    def time_unit(self, theta: Array, x: Array) -> Array:
+        r"""$b^2$."""
+        return self.scale.astype(x.dtype) ** 2
+
     def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
-        lam_x = smoothing(lam_x, x)
+        stay = stays(lam_theta)
+        lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         width = lam_x / self.scale.astype(x.dtype)
-        ratio = smoothing(lam_theta, x) / lam_x
+        ratio = lam_theta / lam_x
         if self.approximation == "published":
             return _published(theta, x, ratio, width)
         if self.approximation == "iterative":
             return _iterated(theta, x, ratio, width, self.sweeps)
-        if stays(lam_theta):
+        if stay:
             return theta, _towards(theta, x, width)
         return _exact(theta, x, ratio, width)
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla.prox.base import Fixed, Scalar
-from pipla.prox.checks import Number, hyperparameter, not_negative, positive
+from pipla.prox.checks import Number, axes, hyperparameter, not_negative, positive
 
 
 def add_up(x: Array) -> Array:
@@ -92,6 +92,7 @@ class GroupLasso(SoftThreshold):
 
     def __check_init__(self) -> None:
         positive("weight", self.weight)
+        axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
 
     def amplitudes(self, x: Array) -> Array:
         return euclidean(x, self.axis)
@@ -109,6 +110,8 @@ class GroupLasso(SoftThreshold):
 class SquaredL2(Fixed):
     r"""$\tfrac{w}{2} |x|^2$: the potential of a centred Gaussian of precision $w$."""
 
+    finite: ClassVar[bool] = True
+
     weight: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
@@ -120,9 +123,15 @@ class SquaredL2(Fixed):
     def shrink(self, x: Array, lam: Scalar) -> Array:
         return x / (1 + lam * self.weight.astype(x.dtype))
 
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        r"""$w^{-1}$."""
+        return 1 / self.weight.astype(x.dtype)
+
 
 class ElasticNet(Fixed):
     r"""$w_1 \sum_i |x_i| + \tfrac{w_2}{2} |x|^2$, either weight possibly 0."""
+
+    finite: ClassVar[bool] = True
 
     l1: Number = hyperparameter(default=1.0)
     l2: Number = hyperparameter(default=1.0)
@@ -138,6 +147,11 @@ class ElasticNet(Fixed):
     def shrink(self, x: Array, lam: Scalar) -> Array:
         l1, l2 = self.l1.astype(x.dtype), self.l2.astype(x.dtype)
         return soft(x, lam * l1) / (1 + lam * l2)
+
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        r"""$(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
+        rate = self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype)
+        return 1 / jnp.where(rate > 0, rate, 1)
 
 
 def euclidean(x: Array, axis: int | tuple[int, ...]) -> Array:

@@ -6,6 +6,7 @@ $e^{-wR}$ on $d$ coordinates has the normaliser $w^{-d}$, and $w = e^{r\theta}$ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -22,11 +23,11 @@ from pipla.prox.checks import (
     not_zero,
     operands,
     positive,
-    smoothing,
     stays,
 )
 from pipla.prox.decline import MAX_STEPS, Equation, first_decline
 from pipla.prox.norms import SoftThreshold
+from pipla.prox.operands import require_smoothing, require_smoothings
 
 #: A joint prox: (theta, x, lam_theta, lam_x) -> (theta, x).
 JointProx = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
@@ -85,7 +86,9 @@ class Strength(Iterative):
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
         exponent = self.rate.astype(x.dtype) * theta
-        value = jnp.exp(exponent) * self.regulariser.value(None, x)
+        total = self.regulariser.value(None, x)
+        # Where the penalty is 0, so is the product, although the weight may have overflowed.
+        value = jnp.exp(jnp.where(total > 0, exponent, 0)) * total
         return value - self._degrees(x) * exponent if self.normalised else value
 
     def closed_form(self, theta: Array, particles: Array) -> Array:
@@ -99,6 +102,10 @@ class Strength(Iterative):
         r"""$w^{-2}$ times that of $R$."""
         return jnp.exp(-2 * self.rate.astype(x.dtype) * theta) * self.regulariser.time_unit(None, x)
 
+    def largest_smoothing(self, theta: Array, x: Array) -> Scalar:
+        r"""$.05\, w^{-2}$ (E12)."""
+        return 0.05 * self.time_unit(theta, x)
+
     def warm_start(self, theta: Array, x: Array) -> PyTree:
         return self.regulariser.warm_start(None, x)
 
@@ -107,8 +114,8 @@ class Strength(Iterative):
     ) -> Solution:
         theta, x = operands(self, theta, x)
         if stays(lam_theta) and self.substitute is None:
-            return self._over_x(theta, x, smoothing(lam_x, x), warm)
-        lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
+            return self._over_x(theta, x, require_smoothing("lam_x", lam_x, x), warm)
+        lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         if self.substitute is not None:
             theta, x = self.substitute(theta, x, lam_theta, lam_x)
             return Solution(theta, x, warm, jnp.zeros((), x.dtype))
@@ -150,14 +157,24 @@ class Strength(Iterative):
         With `lam_theta = 0` the first pass changes nothing and is the only one.
         """
 
+        # No penalty overflows at such weights, nor does one tell them apart.
+        most = 0.5 * math.log(jnp.finfo(x.dtype).max)
+        cold = self.regulariser.warm_start(None, x)
+
+        def weight_at(decline: Array) -> Array:
+            return jnp.exp(jnp.minimum(equation.log_weight - equation.rate * decline, most))
+
         def unfinished(state: tuple[Any, ...]) -> Array:
             *_, moving, count = state
             return moving & (count < MAX_STEPS)
 
         def iterate(state: tuple[Any, ...]) -> tuple[Any, ...]:
-            _, decline, point, _, count = state
-            lam = lam_x * jnp.exp(equation.log_weight - equation.rate * decline)
-            point = self.regulariser.solve(None, x, 0.0, lam, point.warm)
+            last, decline, point, _, count = state
+            weight = weight_at(decline)
+            # A start from a much smaller weight is worse than none.
+            stale = weight > 8 * weight_at(last)
+            start = jax.tree.map(lambda new, old: jnp.where(stale, new, old), cold, point.warm)
+            point = self.regulariser.solve(None, x, 0.0, lam_x * weight, start)
             following = equation.root(self.regulariser.value(None, point.x))
             step = jnp.abs(following - decline)
             tolerance = self.tolerance.astype(x.dtype) * jnp.abs(following)
@@ -169,9 +186,8 @@ class Strength(Iterative):
         start = Solution(None, x, warm, zero)
         state: tuple[Any, ...] = (zero, zero, start, zero == 0, jnp.zeros((), jnp.int32))
         decline, _, point, _, _ = jax.lax.while_loop(unfinished, iterate, state)
-        weight = jnp.exp(equation.log_weight - equation.rate * decline)
         # The inner problem was w R + |u - x|²/(2 lam_x), divided by w.
-        return decline, point._replace(gap=point.gap * weight)
+        return decline, point._replace(gap=point.gap * weight_at(decline))
 
     def _degrees(self, x: Array) -> Array:
         return jnp.asarray(x.size if self.degrees is None else self.degrees, x.dtype)

@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla.prox.base import Iterative, Scalar, Solution, require_floating
-from pipla.prox.checks import Number, count, hyperparameter, positive, smoothing
+from pipla.prox.base import Iterative, Scalar, Solution
+from pipla.prox.checks import Number, axes, count, hyperparameter, positive
 from pipla.prox.norms import add_up, euclidean
+from pipla.prox.operands import require_floating, require_smoothing
 from pipla.prox.strength import Strength
 from pipla.prox.tv_native import native_solver, native_value
 
@@ -70,6 +71,7 @@ class TotalVariation(Iterative):
         positive("weight", self.weight)
         positive("tolerance", self.tolerance)
         count("max_iterations", self.max_iterations)
+        axes("axes", () if self.axes is None else self.axes)
 
     def value(self, theta: PyTree, x: Array) -> Scalar:
         x = require_floating("x", x, self)
@@ -100,7 +102,8 @@ class TotalVariation(Iterative):
     ) -> Solution:
         x = require_floating("x", x, self)
         weight = self.weight.astype(x.dtype)
-        at = (x, smoothing(lam_x, x) * weight, self.tolerance.astype(x.dtype), warm)
+        shift = require_smoothing("lam_x", lam_x, x) * weight
+        at = (x, shift, self.tolerance.astype(x.dtype), warm)
         options = (self._axes(x), self.isotropic, self.max_iterations)
         kernel = native_solver(x.shape, x.dtype, *options) if self.native else None
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.checks import one_of, operands, smoothing, stays
+from pipla.prox.checks import one_of, operands, stays
+from pipla.prox.operands import require_smoothings
 from pipla.prox.segments import first_root, segments
 
 
@@ -54,7 +55,7 @@ class UniformBox(ClosedForm):
         width = jnp.maximum(theta, 0)
         if stays(lam_theta):
             return theta, jnp.clip(x, -width, width)
-        lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
+        lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         if self.approximation == "published":
             room = theta**2 - 4 * lam_theta * x.size
             root = (theta + jnp.sqrt(jnp.maximum(room, 0))) / 2
@@ -91,7 +92,7 @@ class UniformLogBox(ClosedForm):
         theta, x = operands(self, theta, x)
         if stays(lam_theta):
             return theta, jnp.clip(x, -jnp.exp(theta), jnp.exp(theta))
-        lam_theta, lam_x = smoothing(lam_theta, x), smoothing(lam_x, x)
+        lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         root = first_root(theta, jnp.abs(x), lam_theta * x.size, -lam_theta / lam_x)
         moved = jnp.where(lam_theta > 0, root, theta)
         half_width = jnp.exp(moved)
