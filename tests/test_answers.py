@@ -253,6 +253,33 @@ def test_published_pipula_misses_and_the_corrected_one_does_not_on_the_authors_d
     assert corrected == pytest.approx(-4.75, abs=0.1)
 
 
+@pytest.mark.parametrize("preset", [pipla.MYPGD, pipla.PIPGLA])
+def test_published_schemes_scale_only_the_theta_that_a_term_knows(preset):
+    """E1 concerns the prox of the term: what it does not touch goes its way."""
+
+    def smooth(theta, x, _):
+        return jnp.sum(x**2) / 2 + (theta["b"] - 5) ** 2 / 2
+
+    model = pipla.Model(smooth, pipla.prox.LaplaceLocation().on(theta="a"))
+
+    def trace(published):
+        options = {"theta_scale": 0.1, "published": published}
+        options |= {"theta_noise": False} if preset is pipla.PIPGLA else {}
+        return pipla.run(
+            model,
+            preset(0.05, 0.1, **options),
+            theta={"a": jnp.asarray(1.0), "b": jnp.asarray(0.0)},
+            particles=jnp.zeros((2, 3)),
+            num_steps=20,
+            key=jax.random.key(0),
+            check=False,
+        ).theta_trace
+
+    wrong, right = trace(True), trace(False)
+    np.testing.assert_allclose(wrong["b"], right["b"], rtol=1e-12)
+    assert abs(wrong["a"][0] - right["a"][0]) > 0.05
+
+
 def test_published_pipula_doubles_the_likelihood():
     """E3 without the authors' data: published PIPULA is corrected PIPULA on twice the likelihood."""
     model, y, _ = skewed_toy()

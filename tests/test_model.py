@@ -313,6 +313,34 @@ BAD = {
     "Save class": (lambda: run(save=pipla.Save), TypeError, "save"),
     "moments_every 0": (lambda: pipla.Save(moments_every=0), ValueError, "moments_every"),
     "particles_every 0.5": (lambda: pipla.Save(particles_every=0.5), TypeError, "particles_every"),
+    "complex quantity": (
+        lambda: run(save=pipla.Save(1, quantity=lambda theta, x: x.astype(complex))),
+        TypeError,
+        "quantity",
+    ),
+    "empty quantity": (
+        lambda: run(save=pipla.Save(1, quantity=lambda theta, x: None)),
+        TypeError,
+        "quantity",
+    ),
+    "particles that do not fit the data": (
+        lambda: run(particles=jnp.ones((4, 7))),
+        TypeError,
+        r"smooth\(theta, x, data\) failed.*\[7\]",
+    ),
+    "smooth of two arguments": (
+        lambda: run(model=pipla.Model(lambda theta, x: jnp.sum(x))),
+        TypeError,
+        "smooth",
+    ),
+    "progress as a word": (lambda: run(progress="no"), TypeError, "progress"),
+    "check as a word": (lambda: run(check="no"), TypeError, "check"),
+    "antithetic as a word": (lambda: pipla.PIPGLA(antithetic="no"), TypeError, "antithetic"),
+    "published as a word": (lambda: pipla.PIPGLA(published="no"), TypeError, "published"),
+    "True as a step size": (lambda: pipla.PIPGLA(True), TypeError, "step_size"),
+    "PGD with noise": (lambda: pipla.PGD(0.1, theta_noise=True), TypeError, "theta_noise.*PGD"),
+    "smoothing of PIPULA": (lambda: pipla.PIPULA(0.1, smoothing=0.1), TypeError, "PIPULA.*smooth"),
+    "annealed number": (lambda: pipla.Annealed(0.1), TypeError, "scheme"),
     "quantity not a function": (lambda: pipla.Save(quantity=3), TypeError, "quantity"),
     # sweep
     "sweep without algorithms": (lambda: sweep([]), ValueError, "algorithms"),
@@ -334,8 +362,8 @@ BAD = {
         ValueError,
         "algorithms",
     ),
-    "sweep with several step sizes in one": (
-        lambda: sweep(pipla.PIPGLA(jnp.asarray([0.1, 0.2]))),
+    "sweep with a table of step sizes": (
+        lambda: sweep(pipla.PIPGLA(jnp.ones((2, 2)))),
         ValueError,
         "step_size",
     ),

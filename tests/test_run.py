@@ -101,6 +101,14 @@ def test_moments_of_a_quantity_replace_those_of_x():
     np.testing.assert_allclose(result.x_mean["shifted"], shifted.mean(axis=0), rtol=1e-12)
 
 
+def test_the_mean_of_truth_values_is_a_probability():
+    save = pipla.Save(moments_every=1, particles_every=1, quantity=lambda theta, x: x > 0)
+    result = run(save=save, burn_in=4)
+    share = (result.saved_particles[4:] > 0).mean(axis=(0, 1))
+    np.testing.assert_allclose(result.x_mean, share, rtol=1e-12)
+    assert result.x_mean.dtype == result.particles.dtype
+
+
 def test_averages_begin_after_burn_in():
     result = run(40, burn_in=10)
     assert result.theta_trace.shape == (40,)
@@ -400,6 +408,8 @@ def test_algorithms_without_numbers_run_within_the_theory(preset):
     result = run(40, algorithm=preset(), check=True)  # a warning would be an error here
     assert result.status is pipla.Status.COMPLETED
     assert result.algorithm.missing() == ()
+    if not getattr(result.algorithm, "theta_drifts", True):
+        return  # a sampler's numbers are those of x alone: test_tuning.py
     numbers = pipla.tuning.suggest(MODEL, jnp.asarray(0.5), START, result.algorithm.theta_scale)
     np.testing.assert_allclose(result.algorithm.step_size, numbers.step_size, rtol=1e-12)
 

@@ -258,3 +258,12 @@ def test_lanes_are_spread_over_devices_and_give_the_same_numbers():
         np.testing.assert_allclose(four[name], one[name], rtol=1e-12)
     assert four["odd"]  # six lanes do not divide among four devices: they stay together
     assert four["words"] == []  # no device waits for another, even in the loop of the prox
+
+
+def test_arrays_of_numbers_are_settings():
+    steps = jnp.array([0.01, 0.1])
+    found = sweep(pipla.MYIPLA(steps, smoothing=10 * steps), num_replicates=2)
+    listed = sweep([pipla.MYIPLA(s, smoothing=10 * s) for s in (0.01, 0.1)], num_replicates=2)
+    np.testing.assert_array_equal(found.theta_trace, listed.theta_trace)
+    with pytest.raises(ValueError, match=r"equally many numbers.*'step_size': 2, 'smoothing': 3"):
+        sweep(pipla.MYIPLA(steps, smoothing=jnp.ones(3)))

@@ -154,8 +154,15 @@ def random_key(name: str, key: Any, *, ndim: int = 0) -> None:
         raise TypeError(f"{name} must be a typed JAX key, got {got}; use `jax.random.key(0)`.")
     if key.ndim != ndim:
         raise ValueError(
-            f"{name} must have {ndim} axes, got an array of keys of shape {key.shape}."
+            f"{name} must have {ndim} axes, got an array of keys of shape {key.shape}"
+            + ("; choose one of them, such as `keys[0]`." if ndim == 0 else ".")
         )
+
+
+def flag(name: str, value: Any) -> None:
+    """`value` is `True` or `False`."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:

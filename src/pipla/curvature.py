@@ -2,6 +2,7 @@ r"""The curvature of $g_1$ by power iteration on Hessian-vector products; no mat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +16,11 @@ from pipla.model import Model, num_particles
 
 
 class Curvature(NamedTuple):
-    """The extreme eigenvalues of the (scaled) Hessian of g1, over a few particles."""
+    r"""$L$, the largest modulus among the eigenvalues of the (scaled) Hessian of g1, and $\mu$,
+    the smallest eigenvalue, over a few particles.
+
+    Power iteration sees a small $\mu$ beside a large $L$ only up to a few percent of $L$.
+    """
 
     largest: Float[Array, ""]
     smallest: Float[Array, ""]
@@ -24,7 +29,10 @@ class Curvature(NamedTuple):
 def measure_curvature(
     model: Model, theta: PyTree, particles: PyTree, theta_scale: PyTree = 1.0, probes: int = 4
 ) -> Curvature:
-    """The extreme eigenvalues of the Hessian of g1, in the metric, at up to `probes` particles."""
+    """The extreme eigenvalues of the Hessian of g1, in the metric, at up to `probes` particles.
+
+    Parts of theta whose scale is 0 do not move, and do not count.
+    """
     scale = jax.tree.map(
         lambda p, t: jnp.asarray(p, t.dtype), jax.tree.broadcast(theta_scale, theta), theta
     )
@@ -43,7 +51,7 @@ def stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
 def _stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
     still = jax.tree.map(jnp.zeros_like, theta)
     hessian = _hessian(model, theta, x)
-    return jnp.abs(_dominant(lambda v: hessian((still, v))[1], x))
+    return jnp.abs(_dominant(lambda v: hessian((still, v))[1], _anywhere(x)))
 
 
 def some(particles: PyTree, most: int) -> PyTree:
@@ -62,13 +70,15 @@ def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> 
             scaled = jax.tree.map(jnp.multiply, root, v)
             return jax.tree.map(jnp.multiply, root, hessian(scaled))
 
-        extreme = _dominant(times, (theta, x))
-        # Shifted by the dominant eigenvalue the other end of the spectrum dominates.
-        other = _dominant(
-            lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), (theta, x)
+        # Where the scale is 0 the start is, and stays so.
+        start = jax.tree.map(
+            lambda v, r: jnp.where(r > 0, v, 0), normals_like(jax.random.key(0), (theta, x)), root
         )
+        extreme = _dominant(times, start)
+        # Shifted by the dominant eigenvalue the other end of the spectrum dominates.
+        other = _dominant(lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), start)
         ends = jnp.stack([extreme, extreme + other])
-        return Curvature(jnp.max(ends), jnp.min(ends))
+        return Curvature(jnp.max(jnp.abs(ends)), jnp.min(ends))
 
     ends = jax.vmap(at)(particles)
     return Curvature(jnp.max(ends.largest), jnp.min(ends.smallest))
@@ -87,7 +97,7 @@ def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
             out = hessian((still, jax.tree.map(jnp.multiply, root, v)))[1]
             return jax.tree.map(jnp.multiply, root, out)
 
-        return jnp.abs(_dominant(times, x))
+        return jnp.abs(_dominant(times, _anywhere(x)))
 
     leaves, structure = jax.tree.flatten(theta)
 
@@ -103,7 +113,7 @@ def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
             # Theta's drift is the mean over the cloud, so its curvature is, too.
             return jnp.mean(jax.vmap(at)(particles), axis=0)
 
-        return jnp.abs(_dominant(times, leaves[number]))
+        return jnp.abs(_dominant(times, _anywhere(leaves[number])))
 
     stiffest = jnp.max(jax.vmap(x_block)(particles))
     blocks = jax.tree.unflatten(structure, [theta_block(i) for i in range(len(leaves))])
@@ -121,21 +131,32 @@ def _hessian(model: Model, theta: PyTree, x: PyTree) -> Callable[[PyTree], PyTre
     return lambda v: jax.jvp(gradient, (theta, x), v)[1]
 
 
-def _dominant(times: Any, like: PyTree, iterations: int = 60) -> Float[Array, ""]:
+def _anywhere(like: PyTree) -> PyTree:
+    """A random direction."""
+    return normals_like(jax.random.key(0), like)
+
+
+def _dominant(times: Any, start: PyTree, iterations: int = 60) -> Float[Array, ""]:
     """The eigenvalue of largest modulus of a symmetric operator, by power iteration."""
 
     def dot(a: PyTree, b: PyTree) -> Any:
         return sum(jax.tree.leaves(jax.tree.map(lambda u, v: jnp.sum(u * v), a, b)))
 
-    def unit(v: PyTree) -> PyTree:
-        norm = jnp.sqrt(dot(v, v))
-        return jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1.0), v)
+    def length(v: PyTree) -> Any:
+        # In units of its largest entry: squares would overflow long before the eigenvalue does.
+        most = functools.reduce(jnp.maximum, [jnp.max(jnp.abs(u)) for u in jax.tree.leaves(v)])
+        unit = jnp.where(most > 0, most, 1.0)
+        scaled = jax.tree.map(lambda leaf: leaf / unit, v)
+        return unit * jnp.sqrt(dot(scaled, scaled))
 
     def body(_: Any, v: PyTree) -> PyTree:
-        return unit(times(v))
+        norm = length(v)
+        return times(jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1.0), v))
 
-    v = jax.lax.fori_loop(0, iterations, body, unit(normals_like(jax.random.key(0), like)))
+    v = jax.lax.fori_loop(0, iterations, body, start)
+    norm = length(v)
+    v = jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1.0), v)
     out = times(v)
     # Not the Rayleigh quotient itself: where both ends of the spectrum have the same modulus, v is
     # a mixture of them, whose quotient lies anywhere in between and whose length does not.
-    return jnp.where(dot(v, out) < 0, -1.0, 1.0) * jnp.sqrt(dot(out, out))
+    return jnp.where(dot(v, out) < 0, -1.0, 1.0) * length(out)

@@ -139,7 +139,9 @@ def _roll_back(task: Task, sofar: SoFar, count: int, capacity: int) -> str:
     if good:
         sofar.add(task.advance(sofar.carry, sofar.done, good, capacity), good, task.save)
     state = sofar.carry.state
-    causes = tuning.broken_conditions(task.algorithm, task.model, state.theta, state.particles)
+    causes = tuning.broken_conditions(
+        task.algorithm, task.model, state.theta, state.particles, "there"
+    )
     reason = f" {causes[0]}." if causes else ""
     return (
         f"theta or a particle became non-finite at step {sofar.done + 1}; the state after step "
@@ -156,7 +158,8 @@ def _result(task: Task, sofar: SoFar, status: Status, message: str) -> Result:
     if any(still_moving(leaf[task.burn_in :]) for leaf in jax.tree.leaves(trace)):
         message += (
             "; theta was still moving after burn-in, so that its average and error mean little: "
-            "run longer, or look at theta_scale"
+            "run longer, or look at theta_scale; a learned strength that runs away wants a smaller "
+            "smoothing, or pipla.noncentred"
         )
     return Result(
         theta_trace=trace,

@@ -172,7 +172,7 @@ class Model(eqx.Module):
         """Evaluate shapes and dtypes once; raise an error that names what does not fit."""
         x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), particles)
         if self.smooth is not None:
-            value = jax.eval_shape(self.smooth_value, theta, x)
+            value = self._smooth_shape(theta, x)
             if not isinstance(value, jax.ShapeDtypeStruct) or value.shape != ():
                 raise ValueError(
                     "smooth must return a scalar for one particle, got "
@@ -198,6 +198,17 @@ class Model(eqx.Module):
                 f"the prox of {type(self.nonsmooth).__name__} must keep the structure, shapes and "
                 f"dtypes of (theta, x): expected {given}, got {jax.tree.map(_shape_of, point)}."
             )
+
+    def _smooth_shape(self, theta: PyTree, x: PyTree) -> Any:
+        try:
+            return jax.eval_shape(self.smooth_value, theta, x)
+        except (TypeError, ValueError) as error:
+            kind = ValueError if isinstance(error, ValueError) else TypeError
+            raise kind(
+                "smooth(theta, x, data) failed for theta "
+                f"{jax.tree.map(_shape_of, theta)} and one particle {jax.tree.map(_shape_of, x)} "
+                f"(particles without their leading axis): {error}"
+            ) from error
 
 
 def num_particles(particles: PyTree) -> int:

@@ -17,13 +17,20 @@ def checked_start(
     model: Model, algorithm: Algorithm, theta: PyTree, particles: PyTree
 ) -> tuple[PyTree, PyTree]:
     """Theta and particles as float arrays of one dtype, or an error that names the argument."""
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
     if not isinstance(algorithm, Algorithm):
         hint = f"; call it: `{algorithm.__name__}()`" if callable(algorithm) else ""
         raise TypeError(
             f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
         )
+    theta, particles = checked_point(model, theta, particles)
+    algorithm.check(theta, particles)
+    return theta, particles
+
+
+def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:
+    """Theta and particles as float arrays of one dtype, where this model can be evaluated."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
     theta = checks.floating("theta", theta)
     particles = checks.floating("particles", particles)
     if not jax.tree.leaves(theta):
@@ -32,7 +39,6 @@ def checked_start(
     checks.finite("theta", theta)
     checks.finite("particles", particles)
     theta, particles = one_dtype((theta, particles))
-    algorithm.check(theta, particles)
     model.check(theta, particles)
     return theta, particles
 
@@ -61,6 +67,12 @@ def checked_save(save: Save | None) -> Save:
     if save is not None and not isinstance(save, Save):
         raise TypeError(f"save must be a pipla.Save, got {type(save).__name__}.")
     return save or Save()
+
+
+def checked_progress(progress: bool | None) -> None:
+    """`True`, `False`, or left out."""
+    if progress is not None:
+        checks.flag("progress", progress)
 
 
 def checked_chunk_size(chunk_size: int | None) -> None:

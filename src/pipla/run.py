@@ -17,6 +17,7 @@ from pipla.prepare import (
     as_dtype,
     checked_burn_in,
     checked_chunk_size,
+    checked_progress,
     checked_save,
     checked_start,
 )
@@ -63,6 +64,8 @@ def run(
     checks.random_key("key", key)
     save = checked_save(save)
     checked_chunk_size(chunk_size)
+    checked_progress(progress)
+    checks.flag("check", check)
     theta, particles = checked_start(model, algorithm, theta, particles)
     algorithm = as_dtype(tuning.complete(algorithm, model, theta, particles), particles)
     if check:
@@ -109,6 +112,7 @@ def resume(
             f"{algorithm.missing()[0]} was left out."
         )
     checked_chunk_size(chunk_size)
+    checked_progress(progress)
     snapshot = result.snapshot
     if save is None and snapshot.has_quantity:
         raise ValueError(

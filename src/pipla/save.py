@@ -28,7 +28,8 @@ class Save(eqx.Module):
         particles_every: keep the whole cloud every so many steps, from the first step on (also
             during burn-in), in host memory; `None` keeps none.
         quantity: a function `(theta, x) -> pytree of arrays` of one particle whose moments are
-            wanted instead of those of x; for a non-centred model, the map back to x.
+            wanted instead of those of x; for a non-centred model, the map back to x. The mean of
+            truth values (`x > 0`) is a posterior probability.
     """
 
     moments_every: int | None = eqx.field(static=True, default=10)
@@ -50,7 +51,19 @@ class Save(eqx.Module):
         """The quantity at every particle."""
         if self.quantity is None:
             return particles
-        return jax.vmap(self.quantity, in_axes=(None, 0))(theta, particles)
+        observed = jax.vmap(self.quantity, in_axes=(None, 0))(theta, particles)
+        leaves = jax.tree.leaves(observed)
+        if not leaves or any(map(jnp.iscomplexobj, leaves)):
+            raise TypeError(
+                "quantity must return an array of real numbers, or a pytree of them, got "
+                f"{jax.tree.map(jnp.result_type, observed)}."
+            )
+        # The mean of truth values is a probability.
+        dtype = jnp.result_type(*jax.tree.leaves(particles))
+        return jax.tree.map(
+            lambda leaf: leaf if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.astype(dtype),
+            observed,
+        )
 
 
 class Moments(NamedTuple):

@@ -18,7 +18,14 @@ from pipla.algorithms.base import Algorithm
 from pipla.diagnostics import monte_carlo_error
 from pipla.loop import Chunk, Place, capacity_for, start
 from pipla.model import Model
-from pipla.prepare import as_dtype, checked_burn_in, checked_save, checked_start, one_dtype
+from pipla.prepare import (
+    as_dtype,
+    checked_burn_in,
+    checked_progress,
+    checked_save,
+    checked_start,
+    one_dtype,
+)
 from pipla.progress import Progress
 from pipla.save import Save
 from pipla.spread import advance_lanes, mesh_for, spread
@@ -90,7 +97,8 @@ def sweep(
 
     Arguments:
         algorithms: one algorithm, or several that differ in their numbers only:
-            `[pipla.PIPGLA(step_size=s) for s in (0.01, 0.02)]`.
+            `[pipla.PIPGLA(step_size=s) for s in (0.01, 0.02)]`. One whose `step_size` or
+            `smoothing` is an array of n numbers stands for n of them.
         theta, particles: one start for all; with `start_per_replicate=True` one more leading
             axis, of length `num_replicates`.
         pair: instead of the grid, run replicate r with `algorithms[r]` (one setting in the result).
@@ -104,11 +112,11 @@ def sweep(
     num_replicates = checks.whole("num_replicates", num_replicates, least=1)
     checks.random_key("key", key)
     save = checked_save(save)
+    checked_progress(progress)
     if save.particles_every is not None:
         raise ValueError("save: a sweep keeps no clouds; leave particles_every at None.")
-    settings: list[Any] = [algorithms]
-    if isinstance(algorithms, list | tuple):
-        settings = list(algorithms)
+    given = algorithms if isinstance(algorithms, list | tuple) else [algorithms]
+    settings: list[Any] = [setting for each in given for setting in _settings(each)]
     if not settings:
         raise ValueError("algorithms is empty; give at least one algorithm.")
     thetas, clouds = _starts(theta, particles, num_replicates, start_per_replicate)
@@ -189,6 +197,24 @@ def sweep(
     )
 
 
+def _settings(algorithm: Any) -> list[Any]:
+    """One algorithm for each number of its `step_size` and `smoothing`, if these are arrays."""
+    scheme = getattr(algorithm, "scheme_itself", None)
+    values = {name: getattr(scheme, name, None) for name in ("step_size", "smoothing")}
+    arrays: dict[str, Any] = {
+        name: value for name, value in values.items() if value is not None and jnp.ndim(value) == 1
+    }
+    lengths = {name: len(value) for name, value in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"step_size and smoothing must have equally many numbers, got {lengths}.")
+    count = next(iter(lengths.values()), None)
+    if count is None:
+        return [algorithm]
+    return [
+        algorithm.filled({name: value[i] for name, value in arrays.items()}) for i in range(count)
+    ]
+
+
 def _starts(
     theta: PyTree, particles: PyTree, num_replicates: int, per_replicate: bool
 ) -> tuple[PyTree, PyTree]:
@@ -218,7 +244,8 @@ def _stack(settings: list[Algorithm]) -> Algorithm:
     if any((s, a) != (statics[0], shapes[0]) for s, a in zip(statics, shapes, strict=True)):
         raise ValueError(
             "algorithms of one sweep may differ in their numbers only; run one sweep for each "
-            "kind, and set the same numbers in all of them."
+            "kind, set the same numbers in all of them, and give all the same theta_optimizer "
+            "(one object: JAX cannot compare two)."
         )
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), statics[0])
 

@@ -1,8 +1,9 @@
 r"""Step size, smoothing and block scaling from the model's own curvature.
 
-$L$ is the largest eigenvalue of the Hessian of $g_1$ in $(\theta, x)$, in the metric of the theta
-scale: of $P^{1/2} \nabla^2 g_1 P^{1/2}$. It is measured by power iteration on Hessian-vector
-products at the given points, so it is a local number: start where the run starts.
+$L$ is the Lipschitz constant of $\nabla g_1$ in $(\theta, x)$, in the metric of the theta scale:
+the largest modulus among the eigenvalues of $P^{1/2} \nabla^2 g_1 P^{1/2}$. It is measured by power
+iteration on Hessian-vector products at the given points, so it is a local number: start where the
+run starts.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import warnings
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+import numpy as np
+from jaxtyping import Array, PyTree
 
+from pipla import checks
 from pipla.algorithms.base import Algorithm
 from pipla.curvature import Curvature, measure_curvature, some, stiffness_ratios
 from pipla.model import Model
-from pipla.prox.calculus import coupled_sizes
+from pipla.prepare import checked_point, checked_start
+from pipla.prox.sums import coupled_sizes
 
 
 class Suggestion(NamedTuple):
@@ -32,7 +35,7 @@ class Suggestion(NamedTuple):
 
     def __str__(self) -> str:
         def brief(value: PyTree) -> str:
-            return ", ".join(f"{float(number):.4g}" for number in jax.tree.leaves(value))
+            return ", ".join(map(_brief, jax.tree.leaves(value)))
 
         return "\n".join(
             f"{name} = {brief(getattr(self, name))}: {why}" for name, why in self.reasons.items()
@@ -58,77 +61,121 @@ def suggest(
         >>> print(f"L = {numbers.curvature.largest:.3f}, step_size = {numbers.step_size:.4f}")
         L = 4.000, step_size = 0.1225
     """
+    theta, particles = checked_point(model, theta, particles)
+    checks.scale("theta_scale", theta_scale)
+    if not isinstance(theta_scale, str):
+        checks.scale_like_theta(theta_scale, theta)
+    checks.positive("smoothing", smoothing)
+    checks.single("smoothing", smoothing)
     scale = resolve_scale(model, theta, particles, theta_scale)
     curvature = measure_curvature(model, theta, particles, scale)
-    largest = float(curvature.largest)
-    # A flat g1 sets no scale of its own: fall back on unit curvature.
-    stiffness = largest if largest > 0 else 1.0
-    convexity = max(float(curvature.smallest), 0.0)
-    chosen = 1 / stiffness if smoothing is None else smoothing
-    step_size = 0.98 / (stiffness + 1 / chosen + convexity)
+    numbers = _numbers(model, theta, particles, curvature, smoothing)
     reasons = {
-        "smoothing": f"1/L with L = {stiffness:.4g}: the envelope is then as stiff as g1 and "
-        "halves the largest step, no more (Durmus, Moulines and Pereyra 2018)"
-        if smoothing is None
-        else "as given",
-        "step_size": f"0.98/(L + 1/smoothing + mu) with L = {stiffness:.4g}, mu = {convexity:.4g}, "
-        "inside the conditions of every theorem: MYPGD <= 1/(L + 1/smoothing + "
-        "mu), MYIPLA < 1/(L + 1/smoothing), PIPGLA <= 1/L",
+        "smoothing": _why_smoothing(numbers) if smoothing is None else "as given",
+        "step_size": f"0.98/(L + 1/smoothing + mu) with L = {numbers.stiffness:.4g}, "
+        f"mu = {numbers.convexity:.4g}, which is inside the step sizes of every theorem: MYPGD <= "
+        "1/(L + 1/smoothing + mu), MYIPLA < 1/(L + 1/smoothing), PIPGLA <= 1/L"
+        + (
+            ""
+            if curvature.smallest > 0
+            else "; but they want g1 strongly convex, and here it is not"
+        ),
         "theta_scale": "theta at the pace of x: 1/d of the block it is coupled to by the term, or "
         "the ratio of stiffnesses L_x/L_theta where it sits in the smooth part"
         if isinstance(theta_scale, str)
         else "as given",
     }
-    return Suggestion(step_size, chosen, scale, curvature, reasons)
+    return Suggestion(numbers.step_size, numbers.smoothing, scale, curvature, reasons)
+
+
+class _Numbers(NamedTuple):
+    step_size: float
+    smoothing: float
+    stiffness: float
+    convexity: float
+    basin: float  # the largest smoothing that the term bears
+
+
+def _numbers(
+    model: Model, theta: PyTree, particles: PyTree, curvature: Curvature, smoothing: float | None
+) -> _Numbers:
+    # A flat g1 sets no scale of its own: fall back on unit curvature.
+    largest = float(curvature.largest)
+    stiffness = largest if largest > 0 else 1.0
+    convexity = max(float(curvature.smallest), 0.0)
+    one = jax.tree.map(lambda leaf: leaf[0], particles)
+    basin = float(model.nonsmooth.largest_smoothing(theta, one))
+    chosen = min(1 / stiffness, basin) if smoothing is None else float(smoothing)
+    step_size = 0.98 / (stiffness + 1 / chosen + convexity)
+    return _Numbers(step_size, chosen, stiffness, convexity, basin)
+
+
+def _why_smoothing(numbers: _Numbers) -> str:
+    if numbers.smoothing < 1 / numbers.stiffness:
+        return (
+            "the largest for which the prox of a learned strength stays near theta (E12); "
+            f"1/L = {1 / numbers.stiffness:.4g} would be as stiff as g1"
+        )
+    return (
+        f"1/L with L = {numbers.stiffness:.4g}: the envelope is then as stiff as g1 and halves the "
+        "largest step, no more (Durmus, Moulines and Pereyra 2018); PIPGLA takes its step size"
+    )
 
 
 def complete(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree) -> Algorithm:
-    """The algorithm with the numbers that were left out filled in by `suggest`."""
+    """The algorithm with the numbers that were left out filled in as by `suggest`."""
     missing = algorithm.missing()
     if not missing:
         return algorithm
-    given = getattr(algorithm, "smoothing", None)
-    numbers = suggest(
-        model,
-        theta,
-        particles,
-        getattr(algorithm, "theta_scale", 1.0),
-        None if given is None else float(given),
-    )
-    values = {name: getattr(numbers, name) for name in missing}
-    return eqx.tree_at(
-        lambda a: [getattr(a, name) for name in missing],
-        algorithm,
-        [jax.tree.map(jnp.asarray, values[name]) for name in missing],
-        is_leaf=lambda leaf: leaf is None,
-    )
+    scheme = algorithm.scheme_itself
+    given = getattr(scheme, "smoothing", None)
+    scale = resolve_scale(model, theta, particles, getattr(scheme, "theta_scale", 1.0))
+    curvature = measure_curvature(model, theta, particles, _moving(scheme, scale))
+    numbers = _numbers(model, theta, particles, curvature, None if given is None else float(given))
+    step_size = numbers.step_size
+    if given is not None and "smoothing" not in scheme.needs:
+        # A splitting: the two are one number, as far as g1 bears it.
+        step_size = min(numbers.smoothing, 0.98 / numbers.stiffness)
+    values = {"step_size": step_size, "smoothing": numbers.smoothing, "theta_scale": scale}
+    return algorithm.filled({name: values[name] for name in missing})
+
+
+def _moving(scheme: Algorithm, scale: PyTree) -> PyTree:
+    """The scale, or 0 where theta makes no steps: its curvature then limits none."""
+    return scale if getattr(scheme, "theta_drifts", True) else 0.0
 
 
 def broken_conditions(
-    algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree
+    algorithm: Algorithm,
+    model: Model,
+    theta: PyTree,
+    particles: PyTree,
+    where: str = "at the start",
 ) -> list[str]:
-    """Sentences, one for each condition of the theory that the settings break at this start."""
+    """Sentences, one for each condition of the theory that the settings break at this point."""
+    theta, particles = checked_start(model, algorithm, theta, particles)
     if not algorithm.limited:
         return []
     algorithm = complete(algorithm, model, theta, particles)
-    scale = getattr(algorithm, "theta_scale", 1.0)
+    scheme = algorithm.scheme_itself
+    scale = _moving(scheme, getattr(scheme, "theta_scale", 1.0))
     curvature = measure_curvature(model, theta, particles, scale)
     limits = algorithm.limits(*curvature)
-    step_size = getattr(algorithm, "step_size", None)
-    smoothing = getattr(algorithm, "smoothing", None)
+    step_size = getattr(scheme, "step_size", None)
+    smoothing = getattr(scheme, "smoothing", None)
     found = []
     slack = 1 + 1e-3  # the power iteration is good to about that
     if step_size is not None and float(step_size) > float(limits.step_size) * slack:
         found.append(
             f"step_size = {float(step_size):.4g} exceeds {float(limits.step_size):.4g} "
-            f"({limits.source}, with L = {float(curvature.largest):.4g} at the start)"
+            f"({limits.source}, with L = {float(curvature.largest):.4g} {where})"
         )
     if smoothing is not None and limits.smoothing is not None:
         low, high = map(float, limits.smoothing)
         if not low / slack <= float(smoothing) <= high * slack:
             found.append(
                 f"smoothing = {float(smoothing):.4g} is outside [{low:.4g}, {high:.4g}] "
-                f"({limits.source}, with mu = {float(curvature.smallest):.4g} at the start)"
+                f"({limits.source}, with mu = {float(curvature.smallest):.4g} {where})"
             )
     return found
 
@@ -142,6 +189,12 @@ def warn_broken(algorithm: Algorithm, model: Model, theta: PyTree, particles: Py
             TheoryWarning,
             stacklevel=3,
         )
+
+
+def _brief(numbers: Array) -> str:
+    if jnp.size(numbers) == 1:
+        return f"{np.asarray(numbers).item():.4g}"
+    return f"{np.min(numbers):.4g} to {np.max(numbers):.4g}"
 
 
 class TheoryWarning(UserWarning):

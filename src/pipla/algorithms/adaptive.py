@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import checks
-from pipla.algorithms.annealed import fraction
-from pipla.algorithms.base import Algorithm, Info, Limits, State
+from pipla.algorithms.annealed import Driving, fraction
+from pipla.algorithms.base import Info, Limits, State
 from pipla.algorithms.langevin import Langevin, number
 from pipla.algorithms.noise import normals_like
 from pipla.model import Model, num_particles
@@ -39,7 +39,7 @@ class AdaptiveState(NamedTuple):
     steps: Float[Array, ""]
 
 
-class Adaptive(Algorithm):
+class Adaptive(Driving):
     r"""A scheme whose `step_size` and `theta_scale` follow the curvature of $g_1$.
 
     $$ \gamma_n = \frac{f_n}{2 L_x}, \qquad P_n = \min\Bigl(\frac{L_x}{L_\theta}, 1\Bigr), \qquad
@@ -60,7 +60,6 @@ class Adaptive(Algorithm):
 
     limited: ClassVar[bool] = False
 
-    scheme: Langevin
     first: Array = eqx.field(converter=number, default=1.0)
     last: Array = eqx.field(converter=number, default=0.0625)
     change_after: Array = eqx.field(converter=number, default=40.0)
@@ -74,6 +73,10 @@ class Adaptive(Algorithm):
     def __check_init__(self) -> None:
         for name in ("first", "last", "change_after"):
             checks.positive(name, getattr(self, name))
+
+    def missing(self) -> tuple[str, ...]:
+        own = ("step_size", "theta_scale")
+        return tuple(name for name in super().missing() if name not in own)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> AdaptiveState:  # type: ignore[override]
         inner = self._scheme(jnp.ones(()), jax.tree.map(lambda _: jnp.ones(()), theta)).init(
@@ -177,9 +180,6 @@ class Adaptive(Algorithm):
                 state.theta_stiffness,
             ),
         )
-
-    def check(self, theta: PyTree, particles: PyTree) -> None:
-        self.scheme.check(theta, particles)
 
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         return Limits(jnp.asarray(jnp.inf, largest.dtype), None, "the step follows the curvature")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -29,7 +29,33 @@ def fraction(steps: Array, first: Array, last: Array, change_after: Array) -> Ar
     return last + (first - last) / (1 + steps / change_after) ** 2
 
 
-class Annealed(Algorithm):
+class Driving(Algorithm):
+    """An algorithm that sets the numbers of a scheme as it goes."""
+
+    scheme: Langevin
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.scheme, Langevin):
+            raise TypeError(
+                "scheme must be one of the family, such as pipla.PIPGLA(0.01), "
+                f"got {type(self.scheme).__name__}."
+            )
+
+    @property
+    def scheme_itself(self) -> Langevin:
+        return self.scheme
+
+    def filled(self, numbers: dict[str, PyTree]) -> Self:
+        return eqx.tree_at(lambda a: a.scheme, self, self.scheme.filled(numbers))
+
+    def missing(self) -> tuple[str, ...]:
+        return self.scheme.missing()
+
+    def check(self, theta: PyTree, particles: PyTree) -> None:
+        self.scheme.check(theta, particles)
+
+
+class Annealed(Driving):
     r"""A scheme with the step size $f_n \gamma$,
     $f_n = 1 + (f_0 - 1)/(1 + n/n_0)^2$.
 
@@ -39,7 +65,6 @@ class Annealed(Algorithm):
         change_after: $n_0$, after how many steps it becomes smaller.
     """
 
-    scheme: Langevin
     first: Array = eqx.field(converter=number, default=10.0)
     change_after: Array = eqx.field(converter=number, default=20.0)
     name: str = eqx.field(static=True, default="", kw_only=True)
@@ -47,7 +72,7 @@ class Annealed(Algorithm):
     def __check_init__(self) -> None:
         for name in ("first", "change_after"):
             checks.positive(name, getattr(self, name))
-        if self.scheme.step_size is None:
+        if getattr(self.scheme, "step_size", ...) is None:
             raise ValueError("scheme needs a step_size of its own: give it a number.")
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> AnnealedState:  # type: ignore[override]
@@ -70,9 +95,6 @@ class Annealed(Algorithm):
     def limited(self) -> bool:  # type: ignore[override]
         """Whether the scheme is."""
         return self.scheme.limited
-
-    def check(self, theta: PyTree, particles: PyTree) -> None:
-        self.scheme.check(theta, particles)
 
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         return self.scheme.limits(largest, smallest)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla.model import Model
@@ -60,6 +62,20 @@ class Algorithm(eqx.Module):
     @abc.abstractmethod
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         """Where theory holds when the Hessian of g1 has these extreme eigenvalues."""
+
+    @property
+    def scheme_itself(self) -> Algorithm:
+        """What holds the numbers: the algorithm, or the scheme that it drives."""
+        return self
+
+    def filled(self, numbers: dict[str, PyTree]) -> Self:
+        """With these numbers, which were left out."""
+        return eqx.tree_at(
+            lambda a: [getattr(a, name) for name in numbers],
+            self,
+            [jax.tree.map(jnp.asarray, value) for value in numbers.values()],
+            is_leaf=lambda leaf: leaf is None,
+        )
 
     def missing(self) -> tuple[str, ...]:
         """The hyperparameters that were left to `pipla.tuning`."""

@@ -40,6 +40,7 @@ class ForwardBackward(Langevin):
 
     def __check_init__(self) -> None:
         checks.positive("smoothing", self.smoothing)
+        checks.flag("reflected", self.reflected)
 
     def move(
         self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model

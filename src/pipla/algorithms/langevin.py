@@ -23,6 +23,7 @@ from pipla.algorithms.noise import cloud_normals, normals_like
 from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
 from pipla.model import Gradients, Model, num_particles
 from pipla.prox.base import Solution
+from pipla.prox.sums import coupled_sizes
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
@@ -49,8 +50,8 @@ class Move(NamedTuple):
 
 def number(value: Any) -> Array | None:
     """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, bool):
+        return value  # type: ignore[return-value]
     try:
         return jnp.asarray(value, jnp.result_type(float))
     except (TypeError, ValueError):
@@ -98,13 +99,15 @@ class Langevin(Algorithm):
         checks.choice("theta_update", self.theta_update, get_args(ThetaUpdate))
         checks.whole("num_moves", self.num_moves, least=1)
         checks.scale("theta_scale", self.theta_scale)
-        if self.theta_noise and self.num_moves > 1:
+        for name in ("theta_noise", "antithetic", "published"):
+            checks.flag(name, getattr(self, name))
+        if self.theta_noise and self.theta_drifts and self.num_moves > 1:
             raise ValueError(
                 "theta_noise=True needs num_moves=1: averaging the displacement over several "
                 "moves would average the noise away."
             )
         check_optimizer(self.theta_optimizer)
-        if self.theta_optimizer is not None and (self.theta_noise or not self._theta_drifts):
+        if self.theta_optimizer is not None and (self.theta_noise or not self.theta_drifts):
             raise ValueError(
                 "theta_optimizer drives a theta without noise: use MYPGD, PGD, PPGD or SOUL, or "
                 "PIPGLA with theta_noise=False, and not theta_update='frozen' or 'closed-form'."
@@ -146,7 +149,7 @@ class Langevin(Algorithm):
 
     def descend(self, theta: PyTree, slope: PyTree) -> PyTree:
         r"""$\theta - \gamma P \nabla$, or theta itself where it does not drift."""
-        if not self._theta_drifts:
+        if not self.theta_drifts:
             return theta
         return jax.tree.map(
             lambda t, p, g: t - self._gamma * p * g, theta, self._scales(theta), slope
@@ -176,8 +179,8 @@ class Langevin(Algorithm):
         r"""The prox with $\lambda_x = \lambda M$, $\lambda_\theta = \lambda P$, theta averaged.
 
         `scale_point` is what the published code did instead (E1): the prox in the Euclidean
-        metric, and P times the point, which it mistook for a scaled displacement. Where theta does
-        not move by the prox, $\lambda_\theta = 0$.
+        metric, and P times the point (its parts that the term knows), which it mistook for a
+        scaled displacement. Where theta does not move by the prox, $\lambda_\theta = 0$.
         """
         scales = self._scales(theta)
         if self.theta_update != "prox":
@@ -192,7 +195,13 @@ class Langevin(Algorithm):
         if self.theta_update == "prox":
             theta = jax.tree.map(lambda t: jnp.mean(t, axis=0), solution.theta)
             if scale_point:
-                theta = jax.tree.map(jnp.multiply, scales, theta)
+                one = jax.tree.map(lambda leaf: leaf[0], particles)
+                theta = jax.tree.map(
+                    lambda p, t, size: t if size is None else p * t,
+                    scales,
+                    theta,
+                    coupled_sizes(model.nonsmooth, theta, one),
+                )
         return solution._replace(theta=theta, gap=jnp.max(solution.gap))
 
     @property
@@ -210,7 +219,7 @@ class Langevin(Algorithm):
             cloud_normals(cloud_key, particles, antithetic=self.antithetic),
             self.metric(theta, particles, model),
         )
-        if not self.theta_noise or not self._theta_drifts:
+        if not self.theta_noise or not self.theta_drifts:
             return Noise(jax.tree.map(jnp.zeros_like, theta), cloud)
         count = num_particles(particles)
         own = jax.tree.map(
@@ -242,7 +251,7 @@ class Langevin(Algorithm):
         return Move(theta, particles, warm, Gradients(slope, still), jnp.max(history[2]))
 
     @property
-    def _theta_drifts(self) -> bool:
+    def theta_drifts(self) -> bool:
         """Whether theta moves by steps of its own."""
         return self.theta_update in ("prox", "gradient")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
@@ -18,15 +19,27 @@ from pipla.algorithms.skrock import StabilisedEuler
 Scheme = TypeVar("Scheme", bound=Langevin)
 
 
-def _preset(scheme: type[Scheme], name: str, step_size: Any, **options: Any) -> Scheme:
-    """The scheme with these options.
+def _preset(
+    scheme: type[Scheme],
+    name: str,
+    step_size: Any,
+    options: dict[str, Any],
+    **fixed: Any,
+) -> Scheme:
+    """The scheme with these options, some of which make it what it is.
 
     A step size left to `pipla.tuning` is chosen for the pace of x, and suits theta only when theta
     is brought to that pace: then the theta scale is left to it, too.
     """
+    known = {field.name for field in dataclasses.fields(scheme)}
+    for option, value in options.items():
+        if option in fixed and value != fixed[option]:
+            raise TypeError(f"{option} is {fixed[option]!r} in {name}, got {value!r}.")
+        if option not in known:
+            raise TypeError(f"{name} has no option {option!r}; it has {sorted(known - {'name'})}.")
     if step_size is None:
-        options.setdefault("theta_scale", "auto")
-    return scheme(step_size=step_size, name=name, **options)
+        options = {"theta_scale": "auto"} | options
+    return scheme(step_size=step_size, name=name, **(options | fixed))
 
 
 def PGD(step_size: Any = None, **options: Any) -> Euler:
@@ -34,33 +47,33 @@ def PGD(step_size: Any = None, **options: Any) -> Euler:
 
     `options` are those of `pipla.algorithms.Langevin`.
     """
-    return _preset(Euler, "PGD", step_size, theta_noise=False, **options)
+    return _preset(Euler, "PGD", step_size, options, theta_noise=False)
 
 
 def IPLA(step_size: Any = None, **options: Any) -> Euler:
     """Interacting particle Langevin (Akyildiz et al. 2023): PGD with noise on theta."""
-    return _preset(Euler, "IPLA", step_size, **options)
+    return _preset(Euler, "IPLA", step_size, options)
 
 
 def SOUL(step_size: Any = None, *, num_moves: int = 10, **options: Any) -> Euler:
     """Stochastic optimisation by unadjusted Langevin (De Bortoli et al. 2021).
 
     `num_moves` Langevin moves of one chain (give one particle), then one step of theta along the
-    mean gradient over those moves.
+    mean gradient over those moves, each at the point it starts from.
     """
-    return _preset(Euler, "SOUL", step_size, theta_noise=False, num_moves=num_moves, **options)
+    return _preset(Euler, "SOUL", step_size, options, theta_noise=False, num_moves=num_moves)
 
 
 def MYPGD(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
     """Moreau-Yosida particle gradient descent: Euler with the envelope, theta without noise."""
     return _preset(
-        EnvelopeEuler, "MYPGD", step_size, smoothing=smoothing, theta_noise=False, **options
+        EnvelopeEuler, "MYPGD", step_size, options, smoothing=smoothing, theta_noise=False
     )
 
 
 def MYIPLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
     """Moreau-Yosida interacting particle Langevin: MYPGD with noise on theta."""
-    return _preset(EnvelopeEuler, "MYIPLA", step_size, smoothing=smoothing, **options)
+    return _preset(EnvelopeEuler, "MYIPLA", step_size, options, smoothing=smoothing)
 
 
 def PIPGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> ForwardBackward:
@@ -69,30 +82,30 @@ def PIPGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> Forw
     `theta_noise=False` is the splitting analogue of PGD. `smoothing` defaults to `step_size`, the
     only consistent value.
     """
-    return _preset(ForwardBackward, "PIPGLA", step_size, smoothing=smoothing, **options)
+    return _preset(ForwardBackward, "PIPGLA", step_size, options, smoothing=smoothing)
 
 
 def PIPULA(step_size: Any = None, **options: Any) -> FullProx:
     """Proximal interacting particle unadjusted Langevin: the prox of U, then noise."""
-    return _preset(FullProx, "PIPULA", step_size, **options)
+    return _preset(FullProx, "PIPULA", step_size, options)
 
 
 def PPGD(step_size: Any = None, **options: Any) -> FullProx:
     """Proximal particle gradient descent: PIPULA with theta without noise."""
-    return _preset(FullProx, "PPGD", step_size, theta_noise=False, **options)
+    return _preset(FullProx, "PPGD", step_size, options, theta_noise=False)
 
 
 def MYULA(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
     """Moreau-Yosida unadjusted Langevin (Durmus et al. 2018): a sampler, theta frozen."""
     return _preset(
-        EnvelopeEuler, "MYULA", step_size, smoothing=smoothing, theta_update="frozen", **options
+        EnvelopeEuler, "MYULA", step_size, options, smoothing=smoothing, theta_update="frozen"
     )
 
 
 def PGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> ForwardBackward:
     """Proximal gradient Langevin (Salim et al. 2019): a sampler, theta frozen."""
     return _preset(
-        ForwardBackward, "PGLA", step_size, smoothing=smoothing, theta_update="frozen", **options
+        ForwardBackward, "PGLA", step_size, options, smoothing=smoothing, theta_update="frozen"
     )
 
 
@@ -107,7 +120,7 @@ def RPL(
     unless `options` say otherwise.
     """
     chosen = {"theta_update": "closed-form", "antithetic": True, "theta_noise": False} | options
-    scheme = _preset(ExponentialFlow, "RPL", step_size, **chosen)
+    scheme = _preset(ExponentialFlow, "RPL", step_size, chosen)
     return Annealed(scheme, first, change_after, name="RPL")
 
 
@@ -117,7 +130,7 @@ def SKROCK(
     """Stabilised Langevin (Pereyra, Vargas and Zygalakis 2020), `num_stages` gradients a step."""
     chosen = {"theta_update": "gradient", "theta_noise": False} | options
     return _preset(
-        StabilisedEuler, "SKROCK", step_size, smoothing=smoothing, num_stages=num_stages, **chosen
+        StabilisedEuler, "SKROCK", step_size, chosen, smoothing=smoothing, num_stages=num_stages
     )
 
 
@@ -139,8 +152,8 @@ def SAPG(
         EnvelopeEuler,
         "SAPG",
         step_size,
+        chosen,
         smoothing=smoothing,
         theta_noise=False,
         theta_optimizer=sgd(schedule),
-        **chosen,
     )
