@@ -41,7 +41,7 @@ def smooth(theta, x, data):
     return jnp.sum((data["y"] - expected) ** 2) / 2
 
 
-def main(num_steps=4000, num_particles=20):
+def main(num_steps=8000, num_particles=20):
     """Learn theta, print it and the posterior means of w."""
     data, w = make_data()
     effects = pipla.prox.LaplaceLocation(scale=1.0).on(theta="centre", x="effects")
@@ -56,7 +56,9 @@ def main(num_steps=4000, num_particles=20):
     }
     result = pipla.run(
         model,
-        pipla.PIPGLA(theta_noise=False, antithetic=True),  # the step size is left to pipla.tuning
+        # The step size is left to pipla.tuning. Twenty patients pin each effect down, so that theta
+        # can follow at full pace.
+        pipla.PIPGLA(theta_scale=1.0, theta_noise=False, antithetic=True),
         theta=theta,
         particles=particles,
         num_steps=num_steps,

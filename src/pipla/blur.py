@@ -16,6 +16,10 @@ from pipla import checks
 Boundary = Literal["circular", "reflect", "renormalised"]
 
 
+#: Pixels; a kernel beyond fills the memory before anybody can compare it with the picture.
+WIDEST = 4096
+
+
 def box(width: int, axes: int = 2) -> np.ndarray:
     """The mean over a square of `width` pixels."""
     width = checks.whole("width", width, least=1)
@@ -39,13 +43,16 @@ def parse(text: str) -> np.ndarray:
     kind, _, number = text.partition(":")
     if kind in ("box", "gaussian"):
         try:
-            return box(int(number)) if kind == "box" else gaussian(float(number))
+            width = int(number) if kind == "box" else float(number)
+            if not width > WIDEST:
+                return box(int(width)) if kind == "box" else gaussian(width)
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"blur {text!r}: {number!r} is not a positive "
                 f"{'whole number' if kind == 'box' else 'number'}; write for example "
                 f"{'box:9' if kind == 'box' else 'gaussian:2'}."
             ) from error
+        raise ValueError(f"blur {text!r} is wider than {WIDEST} pixels.")
     if not text.endswith(".npy"):
         raise ValueError(
             f"blur {text!r} is not understood; write box:9, gaussian:2 or the name of a .npy file."

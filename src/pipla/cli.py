@@ -57,7 +57,12 @@ def demo(
     """Learn theta of two small models with three algorithms; write a page about it."""
     from pipla.demo import demo as run_demo
 
-    table = run_demo(out, seed)
+    with _one_line_errors():
+        try:
+            table = run_demo(out, seed)
+        except KeyboardInterrupt:
+            print("\nStopped; nothing was written.")
+            raise typer.Exit(130) from None
     print(table.text())
     print(f"\nThe page: {out / 'report.html'}")
 
@@ -153,7 +158,7 @@ def deblur(
     """Restore a blurred, noisy picture; how much to smooth is learned."""
     from pipla.deblur import deblur as run_deblur
 
-    out = out or picture.with_name(f"{picture.stem}-restored")
+    out = out or picture.parent / f"{picture.stem}-restored"
     with _one_line_errors():
         try:
             run_deblur(

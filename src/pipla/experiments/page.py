@@ -89,10 +89,26 @@ def _sections(experiment: Experiment, results: Results, pictures: list[Picture])
     return [*sections, Section("Reproduce", _reproduce(results))]
 
 
+def _only(results: Results) -> str:
+    """The option that asks for these rows, if they are not all."""
+    experiment = registry.find(results.experiment)
+    amount = experiment.presets[results.preset]
+    there = {entry.id for entry in experiment.method.available(experiment, amount)}
+    done = [entry for entry in experiment.entries if results.row(entry.id) is not None]
+    ids = {entry.id for entry in done}
+    if not ids < there:
+        return ""
+    for words in ([entry.algorithm for entry in done], [entry.variant for entry in done]):
+        if {entry.id for entry in registry.select(experiment, words)} & there == ids:
+            return f' --algorithms "{",".join(dict.fromkeys(words))}"'
+    return ""
+
+
 def _reproduce(results: Results) -> list[Text]:
     command = f"pipla experiment run {results.experiment} --preset {results.preset}"
     command += f" --replicates {results.settings['replicates']} --seed {results.seed}"
     command += " --float64" if results.settings["float64"] else ""
+    command += _only(results)
     settings = results.settings
     if settings["data"] == "the authors' own" or settings.get("from_folder"):
         command = f"PIPLA_DATA=folder-with-the-authors-files {command}"

@@ -47,13 +47,17 @@ def find(name: str) -> Experiment:
 
 def find_preset(experiment: Experiment, name: str) -> Preset:
     """The preset of this name."""
-    return experiment.presets[pick("preset", name, experiment.presets)]
+    shown = [preset for preset in experiment.presets if preset == name or preset != "tiny"]
+    return experiment.presets[pick("preset", name, shown)]
 
 
 def select(experiment: Experiment, wanted: Iterable[str] | None) -> Sequence[Entry]:
     """The rows of these algorithms or variants, in the experiment's order; all for `None`."""
     if wanted is None:
         return experiment.entries
+    wanted = list(wanted)
+    if not wanted:
+        raise ValueError("algorithms is empty; name at least one, or leave it out for all.")
     known = {key.lower(): key for e in experiment.entries for key in (e.algorithm, e.variant)}
     chosen = {pick("algorithm", word, known.values()).lower() for word in wanted}
     return [
