@@ -67,6 +67,7 @@ def run(
     checked_progress(progress)
     checks.flag("check", check)
     theta, particles = checked_start(model, algorithm, theta, particles)
+    save.check(theta, particles)
     algorithm = as_dtype(tuning.complete(algorithm, model, theta, particles), particles)
     if check:
         tuning.warn_broken(algorithm, model, theta, particles)

@@ -47,6 +47,10 @@ class Save(eqx.Module):
         """What the compiled chunk depends on: whether moments are taken, not how often."""
         return Save(None if self.moments_every is None else 1, None, self.quantity)
 
+    def check(self, theta: PyTree, particles: PyTree) -> None:
+        """Raise an error if the quantity is none that has moments."""
+        jax.eval_shape(self.observe, theta, particles)
+
     def observe(self, theta: PyTree, particles: PyTree) -> PyTree:
         """The quantity at every particle."""
         if self.quantity is None:

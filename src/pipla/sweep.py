@@ -123,6 +123,7 @@ def sweep(
     first = jax.tree.map(lambda leaf: leaf[0], (thetas, clouds))
     for algorithm in settings:
         checked_start(model, algorithm, *first)
+    save.check(*first)
     stacked = _stack([as_dtype(tuning.complete(a, model, *first), clouds) for a in settings])
     keys = jax.vmap(lambda r: jax.random.fold_in(key, r))(jnp.arange(num_replicates))
 

@@ -173,7 +173,6 @@ ROWS = [
     Row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
     Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
     Row("annealed", annealed, {"first": 5.0, "change_after": 4.0}),
-    Row("SAPG", pipla.SAPG, BOTH | SCALED),
     Row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
     Row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
     Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),

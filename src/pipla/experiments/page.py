@@ -96,7 +96,7 @@ def _only(results: Results) -> str:
     there = {entry.id for entry in experiment.method.available(experiment, amount)}
     done = [entry for entry in experiment.entries if results.row(entry.id) is not None]
     ids = {entry.id for entry in done}
-    if not ids < there:
+    if not ids or not ids < there:
         return ""
     for words in ([entry.algorithm for entry in done], [entry.variant for entry in done]):
         if {entry.id for entry in registry.select(experiment, words)} & there == ids:
