@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -280,6 +281,25 @@ def test_the_demo_page_has_its_figures_inside(page):
     for figure in figures:
         assert figure.read_bytes().startswith(b"\x89PNG")
     assert "pipla demo --seed 1" in text
+
+
+def test_the_demo_stops_when_asked_to(tmp_path, monkeypatch):
+    def interrupted(*args, **options):
+        return types.SimpleNamespace(status=pipla.Status.INTERRUPTED)
+
+    monkeypatch.setattr(demo, "run", interrupted)
+    outcome = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "out")])
+    assert outcome.exit_code == 130
+    assert "Stopped" in outcome.output
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_the_demo_names_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    outcome = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "file")])
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("pipla: ")
+    assert len(outcome.stderr.splitlines()) == 1
 
 
 def test_text_from_outside_is_escaped_in_a_page(tmp_path):

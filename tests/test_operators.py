@@ -125,6 +125,7 @@ def test_separable_acts_on_the_axes_it_is_told():
         (lambda: blur.gaussian(-1.0), ValueError, "deviation"),
         (lambda: blur.parse("box:x"), ValueError, "box:9"),
         (lambda: blur.parse("gaussian:-2"), ValueError, "gaussian:2"),
+        (lambda: blur.parse("box:99999"), ValueError, "wider than 4096"),
         (lambda: blur.parse("motion"), ValueError, "not understood"),
         (lambda: blur.parse("none.npy"), FileNotFoundError, "none.npy"),
         (lambda: blur.checked(np.array([[1.0, np.nan]])), ValueError, "non-finite"),

@@ -24,6 +24,8 @@ def call(*words):
         (["toy", "--preset", "quik"], "did you mean 'quick'"),
         (["toy", "--algorithms", "PIPGA"], "'PIPGLA'"),
         (["toy", "--replicates", "1"], "at least 2"),
+        (["toy", "--algorithms", ""], "algorithms is empty"),
+        (["toy", "--preset", "big"], "there are quick, paper."),
     ],
 )
 def test_wrong_words_are_one_line_with_a_hint(words, hint, tmp_path):

@@ -8,7 +8,8 @@ import pytest
 
 from pipla.experiments import find, load
 from pipla.experiments.comparison import add_comparison, best_published, verdict
-from pipla.experiments.page import rebuild, write_report
+from pipla.experiments.page import only, rebuild, write_report
+from pipla.experiments.registry import select
 from pipla.experiments.results import Results
 
 
@@ -30,6 +31,18 @@ def test_the_page_is_rebuilt_from_the_files(finished, tmp_path):
     ):
         assert words in page
     assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_the_command_names_the_rows_that_were_asked_for():
+    experiment = find("toy")
+    for words, option in (
+        (["PIPGLA"], ' --algorithms "PIPGLA"'),
+        ([experiment.entries[0].variant], f' --algorithms "{experiment.entries[0].variant}"'),
+        (None, ""),
+    ):
+        results = Results("toy", "quick", {}, 0, {})
+        results.rows = [{"id": entry.id} for entry in select(experiment, words)]
+        assert only(results) == option
 
 
 def invented(name, most=6):

@@ -89,7 +89,7 @@ def _sections(experiment: Experiment, results: Results, pictures: list[Picture])
     return [*sections, Section("Reproduce", _reproduce(results))]
 
 
-def _only(results: Results) -> str:
+def only(results: Results) -> str:
     """The option that asks for these rows, if they are not all."""
     experiment = registry.find(results.experiment)
     amount = experiment.presets[results.preset]
@@ -108,7 +108,7 @@ def _reproduce(results: Results) -> list[Text]:
     command = f"pipla experiment run {results.experiment} --preset {results.preset}"
     command += f" --replicates {results.settings['replicates']} --seed {results.seed}"
     command += " --float64" if results.settings["float64"] else ""
-    command += _only(results)
+    command += only(results)
     settings = results.settings
     if settings["data"] == "the authors' own" or settings.get("from_folder"):
         command = f"PIPLA_DATA=folder-with-the-authors-files {command}"
