@@ -187,7 +187,7 @@ def test_bias_falls_linearly_when_step_and_smoothing_are_halved_twice(name):
 def test_variance_of_theta_falls_as_one_over_the_number_of_particles(name):
     """Slope of log variance against log N: -1 ± 0.2, five standard errors of the fit."""
     problem = toy(dimension=10)
-    counts = np.array([5, 10, 20, 40])
+    counts = np.array([4, 12, 36])
     variances = []
     for count in counts:
         result = pipla.sweep(
@@ -253,8 +253,7 @@ def test_published_pipula_misses_and_the_corrected_one_does_not_on_the_authors_d
     assert corrected == pytest.approx(-4.75, abs=0.1)
 
 
-@pytest.mark.parametrize("preset", [pipla.MYPGD, pipla.PIPGLA])
-def test_published_schemes_scale_only_the_theta_that_a_term_knows(preset):
+def test_published_schemes_scale_only_the_theta_that_a_term_knows():
     """E1 concerns the prox of the term: what it does not touch goes its way."""
 
     def smooth(theta, x, _):
@@ -263,11 +262,9 @@ def test_published_schemes_scale_only_the_theta_that_a_term_knows(preset):
     model = pipla.Model(smooth, pipla.prox.LaplaceLocation().on(theta="a"))
 
     def trace(published):
-        options = {"theta_scale": 0.1, "published": published}
-        options |= {"theta_noise": False} if preset is pipla.PIPGLA else {}
         return pipla.run(
             model,
-            preset(0.05, 0.1, **options),
+            pipla.MYPGD(0.05, 0.1, theta_scale=0.1, published=published),
             theta={"a": jnp.asarray(1.0), "b": jnp.asarray(0.0)},
             particles=jnp.zeros((2, 3)),
             num_steps=20,

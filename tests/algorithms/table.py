@@ -140,11 +140,6 @@ def adaptive(**numbers):
     return pipla.algorithms.Adaptive(scheme, **numbers)
 
 
-def annealed(**numbers):
-    """Large steps first, of a scheme with a smoothing."""
-    return pipla.Annealed(pipla.MYIPLA(0.02, 0.1), **numbers)
-
-
 # An optimiser is code: made once here, so that a row compiles once.
 _ADAM = optax.adam(0.05)
 
@@ -172,7 +167,6 @@ ROWS = [
     Row("PIPGLA reflected", pipla.PIPGLA, STEP, {"reflected": True}, case=noncentred),
     Row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
     Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
-    Row("annealed", annealed, {"first": 5.0, "change_after": 4.0}),
     Row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
     Row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
     Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),
