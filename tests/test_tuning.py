@@ -303,6 +303,8 @@ def test_a_learned_strength_gets_a_smoothing_that_it_bears():
         np.testing.assert_allclose(numbers.smoothing, 0.05 * np.exp(4 * theta))
         assert "E12" in numbers.reasons["smoothing"]
     assert tuning.suggest(model, 3.0, CLOUD).smoothing == pytest.approx(1.0, rel=1e-3)
+    sampler = tuning.complete(pipla.MYULA(theta_scale=1.0), model, THETA, CLOUD)
+    assert float(sampler.smoothing) == pytest.approx(1.0, rel=1e-3)  # its prox is over x alone
     parts = (2.0 * prox.LaplaceScale()).translate(1.0).on(theta="a", x="u") + prox.L1().on(x="v")
     theta, x = {"a": jnp.zeros(()), "b": jnp.ones(())}, {"u": jnp.ones(3), "v": jnp.ones(2)}
     np.testing.assert_allclose(parts.largest_smoothing(theta, x), 0.025)

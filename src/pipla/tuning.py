@@ -8,6 +8,7 @@ run starts.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def suggest(
     checks.single("smoothing", smoothing)
     scale = resolve_scale(model, theta, particles, theta_scale)
     curvature = measure_curvature(model, theta, particles, scale)
-    numbers = _numbers(model, theta, particles, curvature, smoothing)
+    numbers = _numbers(curvature, smoothing, _basin(model, theta, particles))
     reasons = {
         "smoothing": _why_smoothing(numbers) if smoothing is None else "as given",
         "step_size": f"0.98/(L + 1/smoothing + mu) with L = {numbers.stiffness:.4g}, "
@@ -93,21 +94,22 @@ class _Numbers(NamedTuple):
     smoothing: float
     stiffness: float
     convexity: float
-    basin: float  # the largest smoothing that the term bears
 
 
-def _numbers(
-    model: Model, theta: PyTree, particles: PyTree, curvature: Curvature, smoothing: float | None
-) -> _Numbers:
+def _basin(model: Model, theta: PyTree, particles: PyTree) -> float:
+    """The largest smoothing that the term bears."""
+    one = jax.tree.map(lambda leaf: leaf[0], particles)
+    return float(model.nonsmooth.largest_smoothing(theta, one))
+
+
+def _numbers(curvature: Curvature, smoothing: float | None, basin: float) -> _Numbers:
     # A flat g1 sets no scale of its own: fall back on unit curvature.
     largest = float(curvature.largest)
     stiffness = largest if largest > 0 else 1.0
     convexity = max(float(curvature.smallest), 0.0)
-    one = jax.tree.map(lambda leaf: leaf[0], particles)
-    basin = float(model.nonsmooth.largest_smoothing(theta, one))
     chosen = min(1 / stiffness, basin) if smoothing is None else float(smoothing)
     step_size = 0.98 / (stiffness + 1 / chosen + convexity)
-    return _Numbers(step_size, chosen, stiffness, convexity, basin)
+    return _Numbers(step_size, chosen, stiffness, convexity)
 
 
 def _why_smoothing(numbers: _Numbers) -> str:
@@ -131,7 +133,10 @@ def complete(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTre
     given = getattr(scheme, "smoothing", None)
     scale = resolve_scale(model, theta, particles, getattr(scheme, "theta_scale", 1.0))
     curvature = measure_curvature(model, theta, particles, _moving(scheme, scale))
-    numbers = _numbers(model, theta, particles, curvature, None if given is None else float(given))
+    # Over x alone the prox is convex, and bears any smoothing.
+    joint = getattr(scheme, "theta_update", "prox") == "prox"
+    basin = _basin(model, theta, particles) if joint else math.inf
+    numbers = _numbers(curvature, None if given is None else float(given), basin)
     step_size = numbers.step_size
     if given is not None and "smoothing" not in scheme.needs:
         # A splitting: the two are one number, as far as g1 bears it.
