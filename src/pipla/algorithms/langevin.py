@@ -48,10 +48,10 @@ class Move(NamedTuple):
     gap: Float[Array, ""]
 
 
-def number(value: Any) -> Array | None:
+def number(value: Any) -> Any:
     """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
-    if value is None or isinstance(value, bool):
-        return value  # type: ignore[return-value]
+    if value is None or isinstance(value, bool):  # a truth value is no number: the check says so
+        return value
     try:
         return jnp.asarray(value, jnp.result_type(float))
     except (TypeError, ValueError):
