@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipla import prox
-from pipla.prox import total_variation, tv_native
+from pipla.prox import native, total_variation, tv_native
 
 pytest.importorskip("numba")
 solve = jax.jit(lambda term, x, lam, warm: term.solve(None, x, 0.0, lam, warm))
@@ -19,7 +19,7 @@ precisions = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def pair(**options):
-    return [prox.TotalVariation(0.7, native=native, **options) for native in (True, False)]
+    return [prox.TotalVariation(0.7, native=fast, **options) for fast in (True, False)]
 
 
 def picture(seed, shape, dtype=np.float64):
@@ -202,8 +202,8 @@ def test_in_a_loop_and_in_the_learned_strength():
     np.testing.assert_allclose(gaps, others, rtol=1e-8)
     joint = jax.jit(lambda term, *at: term.prox(*at))
     points = [
-        joint(prox.TVStrength(native=native), jnp.asarray(0.1), x, 1e-3, 0.2)
-        for native in (True, False)
+        joint(prox.TVStrength(native=fast), jnp.asarray(0.1), x, 1e-3, 0.2)
+        for fast in (True, False)
     ]
     np.testing.assert_allclose(points[0][0], points[1][0], rtol=1e-10)
     np.testing.assert_allclose(points[0][1], points[1][1], atol=1e-10)
@@ -219,7 +219,7 @@ def test_forward_derivatives_are_those_of_the_jax_form():
 
 
 def test_without_numba_jax_does_it(monkeypatch):
-    monkeypatch.setattr(tv_native, "_target", lambda dtype: None)
+    monkeypatch.setattr(native, "_registered", lambda *_: None)
     x = picture(8, (4, 5))
     assert "ffi_call" not in str(jax.make_jaxpr(lambda x: pair()[0].prox(None, x, 0.0, 1.0)[1])(x))
 
@@ -231,8 +231,8 @@ def test_other_platforms_get_the_jax_form():
         return prox.TotalVariation().prox(None, x, 0.0, 1.0)[1]
 
     lowered = jax.jit(point).trace(x).lower(lowering_platforms=("tpu",)).as_text()
-    assert "pipla_total_variation" not in lowered
-    assert "pipla_total_variation_float32" in jax.jit(point).lower(x).as_text()
+    assert "pipla_tv_entry" not in lowered
+    assert "pipla_tv_entry_float32" in jax.jit(point).lower(x).as_text()
 
 
 def test_the_two_forms_look_at_the_gap_equally_often():

@@ -2,7 +2,6 @@ r"""A Laplace density whose location is learned."""
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -20,12 +19,9 @@ from pipla.prox.checks import (
     positive,
     stays,
 )
+from pipla.prox.laplace_root import clipped_root
 from pipla.prox.norms import add_up, soft
 from pipla.prox.operands import require_smoothings
-from pipla.prox.root import increasing_root
-
-#: Iterations after the first that some particle of a cloud needs in almost every step.
-USUAL = 5
 
 
 class LaplaceLocation(ClosedForm):
@@ -51,6 +47,9 @@ class LaplaceLocation(ClosedForm):
       possible orders only this one reproduces the published tables (PIPULA: 19 %). The sweeps
       need not converge: one step of $\lambda_\theta d / b$ in $u_0$ can flip every sign.
 
+    On CPUs machine code by numba finds the root (`pipla.prox.laplace_kernel`), elsewhere and
+    without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
+
     >>> theta, x = LaplaceLocation().prox(0.0, jnp.array([-1.0, 3.0, 5.0]), 0.1, 0.5)
     >>> print(f"{theta:.3f}, {x[0]:.3f}, {x[1]:.3f}, {x[2]:.3f}")
     0.100, -0.500, 2.500, 4.500
@@ -61,6 +60,7 @@ class LaplaceLocation(ClosedForm):
     scale: Number = hyperparameter(default=1.0)
     approximation: str | None = eqx.field(static=True, default=None)
     sweeps: int = eqx.field(static=True, default=40)
+    native: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
         positive("scale", self.scale)
@@ -87,29 +87,14 @@ class LaplaceLocation(ClosedForm):
             return _iterated(theta, x, ratio, width, self.sweeps)
         if stay:
             return theta, _towards(theta, x, width)
-        return _exact(theta, x, ratio, width)
+        return _exact(theta, x, ratio, width, self.native)
 
 
-def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, Array]:
+def _exact(theta: Array, x: Array, ratio: Array, width: Array, native: bool) -> tuple[Array, Array]:
     # In the unit v = (u0 - theta)/width one number is left: v = ratio Σ clip(z - v, ±1). Saturated
     # terms then add up without rounding, and nothing cancels when theta is large.
     z = (x - theta) / width
-
-    def pull(v: Array, window: Scalar | float) -> tuple[Array, Array]:
-        """The sum, and how fast it falls with v on average over the window."""
-        apart = z - v
-        near = (jnp.abs(apart) < window).astype(z.dtype)
-        return ratio * add_up(jnp.clip(apart, -1, 1)), ratio * add_up(near) / window
-
-    def optimality(v: Array) -> tuple[Array, Array]:
-        total, slope = pull(v, 1.0)
-        return v - total, 1 + slope
-
-    # The first step is the longest, about √d terms of random sign: its slope is that of so many.
-    total, slope = pull(jnp.zeros_like(theta), jnp.maximum(1, ratio * math.sqrt(z.size)))
-    start, reach = total / (1 + slope), ratio * z.size
-    v = increasing_root(optimality, -reach, reach, start, resolution=1.0, ahead=USUAL)
-    moved = theta + v * width
+    moved = theta + clipped_root(native, z.reshape(-1), ratio) * width
     return moved, _towards(moved, x, width)
 
 

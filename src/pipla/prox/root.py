@@ -23,7 +23,6 @@ def increasing_root(
     start: Array,
     *,
     resolution: float | Array = 0.0,
-    ahead: int = 0,
     max_iterations: int = 100,
 ) -> Array:
     r"""The root in `[lower, upper]` of an increasing function, by Newton inside a bracket.
@@ -32,8 +31,7 @@ def increasing_root(
     derivative of a piecewise smooth function will do). The step is Newton's unless that leaves
     the bracket or fails to halve the step before last; then it is a bisection, so at least one
     bit is gained every third evaluation whatever the function does. Stops when a step is below
-    the rounding of `|u| + resolution`; that step is still taken. The first `ahead` iterations are
-    made in any case, before the loop: a batch that needs them all the same has them for less.
+    the rounding of `|u| + resolution`; that step is still taken.
 
     >>> round(float(increasing_root(lambda u: (u**3 - 8, 3 * u**2), 0.0, 9.0, 5.0)), 5)
     2.0
@@ -66,8 +64,6 @@ def increasing_root(
     start = jnp.clip(start, lower, upper)
     counter = jnp.zeros((), jnp.int32)
     state: tuple[Any, ...] = (start, lower, upper, 2 * width, 2 * width, width >= 0, counter)
-    for _ in range(ahead):
-        state = iterate(state)
     return jax.lax.while_loop(unfinished, iterate, state)[0]
 
 

@@ -3,7 +3,6 @@ r"""Total variation of signals, images and volumes, fixed or with a learned stre
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -13,6 +12,7 @@ from jaxtyping import Array, PyTree
 
 from pipla.prox.base import Iterative, Scalar, Solution
 from pipla.prox.checks import Number, axes, count, hyperparameter, positive
+from pipla.prox.native import on_cpu
 from pipla.prox.norms import add_up, euclidean
 from pipla.prox.operands import require_floating, require_smoothing
 from pipla.prox.strength import Strength
@@ -82,7 +82,7 @@ class TotalVariation(Iterative):
             lengths = self._lengths(tuple(_difference(x, axis) for axis in axes))
             return add_up(functools.reduce(jnp.add, lengths))
 
-        return self.weight.astype(x.dtype) * _on_cpu(kernel, portable, x)
+        return self.weight.astype(x.dtype) * on_cpu(kernel, portable, x)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""$w^{-2}$."""
@@ -110,7 +110,7 @@ class TotalVariation(Iterative):
         def portable(*at: Any) -> Any:
             return self._iterate(*at)
 
-        u, dual, gap = _on_cpu(kernel, portable, *at)
+        u, dual, gap = on_cpu(kernel, portable, *at)
         return Solution(theta, u, dual, weight * gap)
 
     def _iterate(
@@ -221,15 +221,6 @@ class TVStrength(Strength):
             native=native,
         )
         super().__init__(regulariser, degrees=degrees, tolerance=tolerance)
-
-
-def _on_cpu(kernel: Callable[..., Any] | None, portable: Callable[..., Any], *at: Any) -> Any:
-    """The kernel on CPUs, if there is one; its derivatives are those of the JAX form."""
-    if kernel is None:
-        return portable(*at)
-    native = jax.custom_jvp(kernel)
-    native.defjvp(lambda at, tangents: jax.jvp(portable, at, tangents))
-    return jax.lax.platform_dependent(*at, cpu=native, default=portable)
 
 
 def _difference(u: Array, axis: int) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pipla.prox.machine import compiled, inlined, moved, pointer
 from pipla.prox.tv_layout import (
     BOTTOM,
     Field,
@@ -29,15 +30,11 @@ from pipla.prox.tv_rows import (
     advance_isotropic,
     apart,
     climb,
-    compiled,
     copy,
     excess,
     fill,
     gather,
-    inlined,
     look,
-    moved,
-    pointer,
     project,
     separation,
     shrinkage,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipla.prox.tv_rows import compiled, inlined, moved
+from pipla.prox.machine import compiled, inlined, moved
 
 #: Where a row is: at the top or the bottom of its plane, in the first or the last plane.
 TOP, BOTTOM, FRONT, BACK = 1, 2, 4, 8

@@ -1,12 +1,11 @@
 r"""The CPU kernel of the total variation prox as a JAX function; `None` where there is none.
 
-`pipla.prox.tv_entry` and numba are imported when they are first needed. Without numba, on other
-platforms and for differences along axes with others in between, the JAX form does the work.
+Without numba, on other platforms and for differences along axes with others in between, the JAX
+form does the work.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Array
+
+from pipla.prox import native
 
 #: (x, shift, tolerance, warm) -> (u, dual, gap)
 Solver = Callable[[Array, Array, Array, tuple[Array, ...]], tuple[Array, tuple[Array, ...], Array]]
@@ -88,10 +89,8 @@ def _kernel(
 ) -> Kernel | None:
     active = [axis for axis in sorted(axes) if shape[axis] > 1]
     form = _form(shape, active)
-    if form is None or dtype not in (np.float32, np.float64) or jax.default_backend() != "cpu":
-        return None
-    target = _target(np.dtype(dtype))
-    if target is None:
+    target = native.target("tv_entry", dtype) if form is not None else None
+    if form is None or target is None:
         return None
     numbers = np.array([*form, len(axes), isotropic, max_iterations], np.int64)
     return Kernel(target, numbers, [axes.index(axis) for axis in active])
@@ -109,15 +108,3 @@ def _form(shape: tuple[int, ...], active: list[int]) -> tuple[int, ...] | None:
     if len(lengths) == 1 and inner > 1:  # differences between whole rows
         return stacks, 1, lengths[0], 1, inner
     return (stacks, *[1] * (3 - len(lengths)), *lengths, inner)
-
-
-@functools.cache
-def _target(dtype: np.dtype) -> str | None:
-    """The name under which XLA knows the kernel, which is compiled now if it never was."""
-    try:
-        from pipla.prox.tv_entry import address
-    except ImportError:  # no numba, or none for this version of NumPy
-        return None
-    name = f"pipla_total_variation_{dtype.name}"
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address(dtype)), platform="cpu")
-    return name

@@ -15,42 +15,8 @@ import numpy as np
 from numba.core import types
 from numba.core.compiler import Flags
 from numba.core.cpu_options import FastMathOptions
-from numba.extending import intrinsic as typed_intrinsic
 
-#: What may be rounded differently. Unlike all of fastmath, it leaves NaN and infinity alone.
-LICENCE = {"contract", "reassoc", "nsz", "arcp"}
-#: Nothing here is called from Python: wrappers for that would take a third of the time to compile.
-OPTIONS: dict[str, Any] = {
-    "fastmath": LICENCE,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
-compiled = numba.njit(**OPTIONS)
-inlined = numba.njit(**OPTIONS, forceinline=True)
-intrinsic: Any = typed_intrinsic  # whose types do not know that the first argument is not given
-
-
-@intrinsic
-def pointer(_: Any, address: Any, like: Any) -> Any:
-    """An address as a pointer to numbers of the type of `like`."""
-    result = types.CPointer(like)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(result))
-
-    return result(address, like), generate
-
-
-@intrinsic
-def moved(_: Any, start: Any, places: Any) -> Any:
-    """A pointer, some numbers further on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = context.get_data_type(start.dtype)
-        return builder.gep(arguments[0], [arguments[1]], source_etype=number)
-
-    return start(start, places), generate
+from pipla.prox.machine import LICENCE, compiled, intrinsic
 
 
 def disjoint(function: Any) -> Any:
