@@ -30,25 +30,27 @@ MAX_ITERATIONS = 100
 @compiled
 def _pull(z: Any, size: Any, v: Any, window: Any, one: Any) -> Any:
     """Σ clip(z - v, ±1), and how many differences are inside of ±window."""
-    total, near = one - one, np.int32(0)
+    zero = one - one
+    total, near = zero, zero
     for i in range(size):
         apart = z[i] - v
         # In this form a minimum and a maximum are one instruction each, whatever NaN is.
         below = apart if apart < one else one
         total += below if below > -one else -one
-        near += np.int32(1) if abs(apart) < window else np.int32(0)
-    return total, type(one)(near)
+        near += one if abs(apart) < window else zero
+    return total, near
 
 
 @compiled
 def _root(z: Any, size: Any, ratio: Any, one: Any, rounding: Any) -> Any:
     """The root of v - ratio Σ clip(z - v, ±1): that of `increasing_root`, step by step."""
+    half = one / type(one)(2)  # a bare 2 would make everything float64
     window = max(one, ratio * type(one)(math.sqrt(size)))
     total, near = _pull(z, size, one - one, window, one)
     v = ratio * total / (one + ratio * near / window)
     upper = ratio * type(one)(size)
     lower = -upper
-    last = before_last = 4 * upper
+    last = before_last = upper / (half * half)
     for _ in range(MAX_ITERATIONS):
         total, near = _pull(z, size, v, one, one)
         value = v - ratio * total
@@ -59,9 +61,9 @@ def _root(z: Any, size: Any, ratio: Any, one: Any, rounding: Any) -> Any:
         else:
             upper = v
         target = v - value / (one + ratio * near)
-        trusted = lower <= target <= upper and 2 * abs(target - v) <= before_last
+        trusted = lower <= target <= upper and abs(target - v) <= half * before_last
         if not trusted:
-            target = lower + (upper - lower) / 2
+            target = lower + half * (upper - lower)
         step = abs(target - v)
         v, last, before_last = target, step, last
         if not step > rounding * (abs(v) + one):
