@@ -1,9 +1,5 @@
 """The CPU kernel in the prox of `LaplaceLocation` against the JAX form of the same steps."""
 
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipla import prox
-from pipla.prox import native
 from pipla.prox.laplace_root import clipped_root
 
 pytest.importorskip("numba")
@@ -88,41 +83,3 @@ def test_its_derivatives_are_those_of_the_root():
         numeric = (solve(True, z, ratio + h) - solve(True, z, ratio - h)) / (2 * h)
         assert float(slope[1]) == pytest.approx(float(numeric), abs=1e-8)
         assert float(slope[1]) != 0
-
-
-def test_without_numba_jax_does_it(monkeypatch):
-    monkeypatch.setattr(native, "_registered", lambda *_: None)
-    program = jax.make_jaxpr(lambda x: prox.LaplaceLocation().prox(0.0, x, 0.1, 1.0))
-    assert "ffi_call" not in str(program(jnp.ones(5)))
-
-
-def test_other_platforms_get_the_jax_form():
-    def point(x):
-        return prox.LaplaceLocation().prox(0.0, x, 0.1, 1.0)
-
-    x = jnp.ones(5, jnp.float32)
-    lowered = jax.jit(point).trace(x).lower(lowering_platforms=("tpu",)).as_text()
-    assert "pipla_laplace_kernel" not in lowered
-    assert "pipla_laplace_kernel_float32" in jax.jit(point).lower(x).as_text()
-
-
-DEVICES = """
-import jax, jax.numpy as jnp, numpy as np
-import pipla
-x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 30)), jnp.float32)
-point = jax.vmap(lambda x: pipla.prox.LaplaceLocation().prox(0.0, x, 0.1, 0.5))
-alone = jax.jit(point)(x)
-mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("i",))
-spec = jax.sharding.PartitionSpec("i")
-there = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec))
-mapped = jax.jit(jax.shard_map(point, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
-for program in (mapped, jax.jit(point)):  # in the second one XLA gathers the operands
-    spread = program(there)
-    assert len(spread[1].sharding.device_set) == 2
-    jax.tree.map(np.testing.assert_array_equal, alone, spread)
-"""
-
-
-def test_two_devices_with_one_thread_each():
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "2", "PJRT_NPROC": "1"}
-    subprocess.run([sys.executable, "-c", DEVICES], env=environment, check=True, timeout=120)
