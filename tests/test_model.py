@@ -135,6 +135,11 @@ def returning(value):
 BAD = {
     # particles
     "particles without leading axis": (lambda: run(particles=1.0), ValueError, "particles"),
+    "one particle without leading axis, by broadcasting also many": (
+        lambda: run(particles=PARTICLES[0]),
+        ValueError,
+        r"particles must have a leading axis, got shape \(3,\).*\(3, 1\) or \(num_particles, 3\)",
+    ),
     "a leaf of particles without leading axis": (
         lambda: run(particles={"w": PARTICLES, "v": 0.5}),
         ValueError,
@@ -423,6 +428,14 @@ def test_a_good_run_does_compile():
         run(model, pipla.PGD(theta_scale="auto"), theta=jnp.zeros(()))
     found = {name for name in PROGRAMS if any(name in program for program in compiled)}
     assert found == set(PROGRAMS)
+
+
+def test_particles_of_one_number_need_no_second_axis():
+    scalar = pipla.Model(lambda theta, x, y: jnp.sum((y - x) ** 2), data=Y)
+    for cloud in (jnp.ones(5), jnp.ones(1), jnp.ones((3, 1))):  # Y has 3 numbers
+        assert run(scalar, particles=cloud).particles.shape == cloud.shape
+    single = pipla.Model(lambda theta, x, y: (y[0] - x) ** 2, data=Y)
+    assert run(single, particles=jnp.ones(3)).particles.shape == (3,)
 
 
 def test_messages_say_what_was_given():

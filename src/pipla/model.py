@@ -198,6 +198,27 @@ class Model(eqx.Module):
                 f"the prox of {type(self.nonsmooth).__name__} must keep the structure, shapes and "
                 f"dtypes of (theta, x): expected {given}, got {jax.tree.map(_shape_of, point)}."
             )
+        self._require_particle_axis(theta, particles)
+
+    def _require_particle_axis(self, theta: PyTree, particles: PyTree) -> None:
+        """Numbers in a row may be particles, or one particle whose axis was forgotten.
+
+        A function that broadcasts takes either, and would sample something else without a word.
+        """
+        number = num_particles(particles)
+        if number == 1 or any(leaf.ndim > 1 for leaf in jax.tree.leaves(particles)):
+            return
+        try:
+            parts = jax.eval_shape(self.smooth_value, theta, particles)
+            terms = jax.eval_shape(self.nonsmooth.value, theta, particles)
+        except Exception:  # whatever it is: as one particle they do not work
+            return
+        if parts.shape == terms.shape == ():
+            raise ValueError(
+                f"particles must have a leading axis, got shape ({number},): for this model that "
+                f"may be {number} particles of one number, or one particle of {number} numbers "
+                f"without that axis; give shape ({number}, 1) or (num_particles, {number})."
+            )
 
     def _smooth_shape(self, theta: PyTree, x: PyTree) -> Any:
         try:
