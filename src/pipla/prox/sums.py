@@ -31,7 +31,7 @@ class Sum(Iterative):
         return all(term.finite for term in self.terms)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
-        return sum(term.value(theta, x) for term in self.terms)  # type: ignore[return-value]
+        return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return tuple(term.warm_start(theta, x) for term in self.terms)
@@ -49,7 +49,7 @@ class Sum(Iterative):
 
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
         each = (term.envelope(theta, x, lam_theta, lam_x) for term in self.terms)
-        return sum(each)  # type: ignore[return-value]
+        return functools.reduce(jnp.add, each)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         for term in self.terms:
