@@ -209,11 +209,10 @@ class Model(eqx.Module):
         if number == 1 or any(leaf.ndim > 1 for leaf in jax.tree.leaves(particles)):
             return
         try:
-            parts = jax.eval_shape(self.smooth_value, theta, particles)
-            terms = jax.eval_shape(self.nonsmooth.value, theta, particles)
-        except Exception:  # whatever it is: as one particle they do not work
+            as_one = jax.eval_shape(self.potential, theta, particles)
+        except Exception:  # a user's function may raise anything at a shape it is not made for
             return
-        if parts.shape == terms.shape == ():
+        if as_one.shape == ():
             raise ValueError(
                 f"particles must have a leading axis, got shape ({number},): for this model that "
                 f"may be {number} particles of one number, or one particle of {number} numbers "

@@ -52,6 +52,12 @@ def moved(_: Any, start: Any, places: Any) -> Any:
     return start(start, places), generate
 
 
+#: Places in a call frame: what is asked besides a call, and where the three lists begin. A list is
+#: its size in bytes, an extension, its length, the types and the addresses of its entries.
+ASKED, OPERANDS, RESULTS, ATTRIBUTES = 1, 5, 10, 15
+FRAME = 21
+
+
 @compiled
 def words(address: Any, count: Any) -> Any:
     """So many machine words from an address on."""
@@ -59,23 +65,29 @@ def words(address: Any, count: Any) -> Any:
 
 
 @compiled
+def _entries(frame: Any, start: Any) -> Any:
+    """The addresses of the entries of a list."""
+    place = words(frame, FRAME)
+    return words(place[start + 4], place[start + 2])
+
+
+@compiled
 def operands(frame: Any) -> Any:
     """The addresses of the buffers that XLA gives."""
-    frame = words(frame, 21)
-    return words(frame[9], frame[7])
+    return _entries(frame, OPERANDS)
 
 
 @compiled
 def results(frame: Any) -> Any:
     """The addresses of the buffers that XLA wants filled."""
-    frame = words(frame, 21)
-    return words(frame[14], frame[12])
+    return _entries(frame, RESULTS)
 
 
 @compiled
 def attribute(frame: Any, count: Any) -> Any:
     """The numbers of the only attribute, an array of integers."""
-    return words(words(words(words(frame, 21)[20], 1)[0], 3)[2], count)
+    values = words(frame, FRAME)[ATTRIBUTES + 5]  # names come before them
+    return words(words(words(values, 1)[0], 3)[2], count)
 
 
 @compiled
@@ -103,11 +115,12 @@ def particle(buffer: Any, which: Any, size: Any, like: Any) -> Any:
 @compiled
 def only_asks(frame: Any) -> Any:
     """Whether XLA only asks for the version of the interface: major 0, minor its own."""
-    frame = words(frame, 21)
-    if frame[1] == 0:
+    place = words(frame, FRAME)
+    if place[ASKED] == 0:
         return False
-    minor = words(frame[2], 5)[4] >> 32 if frame[2] != 0 else 1
-    words(words(frame[1], 4)[3], 4)[3] = minor << 32
+    interface = place[ASKED + 1]
+    minor = words(interface, 5)[4] >> 32 if interface != 0 else 1
+    words(words(place[ASKED], 4)[3], 4)[3] = minor << 32
     return True
 
 
