@@ -145,6 +145,15 @@ def test_bad_operands_are_refused(name):
         call()
 
 
+def test_terms_have_a_hash_by_their_numbers():
+    assert hash(prox.L1(2.0)) == hash(prox.L1(2.0))
+    assert hash(prox.L1(2.0)) != hash(prox.L1(3.0))
+    first, second = (jax.jit(prox.L1(weight).prox) for weight in (1.0, 2.0))
+    assert first(None, X, 0.0, 0.1)[1][0] != second(None, X, 0.0, 0.1)[1][0]
+    with pytest.raises(TypeError, match="L1 has numbers that are being traced"):
+        jax.jit(lambda weight: hash(prox.L1(weight)))(1.0)
+
+
 def test_simplex_value_has_a_stated_tolerance():
     term = prox.Simplex()
     assert float(term.value(None, jnp.array([0.25, 0.75]))) == 0

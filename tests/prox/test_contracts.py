@@ -160,8 +160,10 @@ def test_extreme_smoothings_stay_finite_in_float32(row):
 @thorough_rows
 def test_jitted_solve_equals_eager_prox(row):
     at = numbers(draw(row, 1, d=middle(row)))
-    for a, b in zip(prox_of(row.term, *at), row.term.prox(*at), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+    eager = row.term.prox(*at)
+    for jitted in (prox_of(row.term, *at), jax.jit(row.term.prox)(*at)):
+        for a, b in zip(jitted, eager, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
 @thorough_rows

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from pipla.prox.operands import require_floating, require_smoothing
@@ -48,6 +49,16 @@ class Term(eqx.Module):
 
     #: Whether the value is finite everywhere; constraints are not.
     finite: ClassVar[bool] = False
+
+    def __hash__(self) -> int:
+        """By its numbers: `jax.jit(term.prox)` asks for it, and arrays by themselves have none."""
+        leaves, structure = jax.tree.flatten(self)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            raise TypeError(
+                f"{type(self).__name__} has numbers that are being traced, and no hash therefore; "
+                "instead of `jax.jit(term.prox)` jit a function that calls it."
+            )
+        return hash((structure, *(np.asarray(leaf).tobytes() for leaf in leaves)))
 
     @abc.abstractmethod
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
