@@ -208,7 +208,7 @@ def batch_error(trace: np.ndarray) -> float:
 
 
 def picture(size: int) -> tuple[str, np.ndarray]:
-    from pipla.problems.standard_pictures import find_picture
+    from pipla.problems.images import find_picture
 
     name = "boat" if os.environ.get("PIPLA_DATA") else "camera"
     whole = find_picture(name)
@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--noise-seed", type=int, default=0)
     parser.add_argument("--out", help="a file .npz for t, stderr, mean, sd, ...")
     options = parser.parse_args(arguments)
-    from pipla.metrics import psnr, ssim
+    from pipla.imaging.metrics import psnr, ssim
 
     name, truth = picture(options.size)
     operator = Circular(np.full((9, 9), 1 / 81), truth.shape)

@@ -15,8 +15,7 @@ import numpy as np
 from gibbs import Circular, Posterior
 
 import pipla
-from pipla import blur
-from pipla.operators import convolution
+from pipla.operators import blur, convolution
 
 STRENGTH = 0.03
 

@@ -39,8 +39,7 @@ def _restore(size: int) -> None:
     from skimage.transform import resize
 
     import pipla
-    from pipla import blur
-    from pipla.operators import convolution
+    from pipla.operators import blur, convolution
 
     truth = resize(camera().astype(np.float32), (size, size), order=1)
     operator = convolution(blur.box(9), truth.shape)

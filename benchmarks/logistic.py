@@ -231,7 +231,7 @@ def regression(approximation: str | None = None) -> tuple[pipla.Model, dict[str,
     import jax.numpy as jnp
 
     import pipla
-    from pipla.problems.logistic import potential
+    from pipla.problems.logistic_regression import potential
 
     features, labels = _data()
     data = {"features": jnp.asarray(features.T), "labels": jnp.asarray(labels)}

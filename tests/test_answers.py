@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 
 import pipla
 from pipla.problems import gaussian_hierarchy, logistic, toy
-from pipla.problems.toy import _potential, exact_maximiser, log_marginal
+from pipla.problems.toy_model import _potential, exact_maximiser, log_marginal
 
 NO_MOMENTS = pipla.Save(moments_every=None)
 

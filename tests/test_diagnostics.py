@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import pipla
-from pipla.diagnostics import still_moving
+from pipla.engine.diagnostics import still_moving
 from pipla.problems import toy
 
 

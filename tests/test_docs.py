@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import pipla
-from pipla import storage
+from pipla.engine import storage
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -11,9 +11,8 @@ import scipy.optimize
 from scipy.special import log_ndtr
 
 import pipla
-from pipla import blur
 from pipla.algorithms.skrock import _coefficients
-from pipla.operators import Identity, Mask, convolution
+from pipla.operators import Identity, Mask, blur, convolution
 from pipla.prox import L1, LaplaceLocation, NonNegative, TVStrength
 from pipla.prox.strength import Strength
 

@@ -15,9 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 import pipla
-from pipla import cli, demo
-from pipla.report import Section, Table, Text, write_page
-from pipla.threads import one_thread_per_device
+from pipla._threads import one_thread_per_device
+from pipla.cli import app as cli
+from pipla.cli import demo
+from pipla.report.page import Section, Table, Text, write_page
 
 SOURCE = Path(pipla.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))

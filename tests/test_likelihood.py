@@ -7,8 +7,7 @@ import pytest
 import scipy.linalg
 
 import pipla
-from pipla import blur
-from pipla.operators import Dense, Identity, Mask, convolution
+from pipla.operators import Dense, Identity, Mask, blur, convolution
 
 RNG = np.random.default_rng(1)
 SIGMA = 0.7

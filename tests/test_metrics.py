@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.ndimage import convolve
 
-from pipla import metrics
-from pipla.experiments import peers
-from pipla.problems.standard_pictures import find_picture
+from pipla.experiments.images import peers
+from pipla.imaging import metrics
+from pipla.problems.images import find_picture
 
 KERNEL = np.full((5, 5), 1 / 25)
 

@@ -8,7 +8,7 @@ import pytest
 from counting import compilations
 
 import pipla
-from pipla import checks
+from pipla import _checks
 
 D, N = 3, 4
 Y = jnp.asarray([0.5, -1.0, 2.0])
@@ -450,13 +450,13 @@ def test_messages_say_what_was_given():
 
 
 def test_what_cannot_be_seen_is_not_checked():
-    assert checks.is_traced({"a": 1.0}) is False
+    assert _checks.is_traced({"a": 1.0}) is False
 
     @jax.jit
     def traced(number):
-        assert checks.is_traced(number)
-        checks.positive("number", number)
-        checks.finite("number", number)
+        assert _checks.is_traced(number)
+        _checks.positive("number", number)
+        _checks.finite("number", number)
         return pipla.PIPGLA(number).step_size
 
     assert float(traced(-1.0)) == -1.0

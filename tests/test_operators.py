@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from pipla import blur, operators
-from pipla.operators import CircularConvolution, Dense, Identity, Mask, Separable, convolution
+from pipla import operators
+from pipla.operators import CircularConvolution, Dense, Identity, Mask, Separable, blur, convolution
 
 RNG = np.random.default_rng(0)
 SKEWED = np.outer([0.2, 0.5, 0.3], [0.1, 0.6, 0.2, 0.1])

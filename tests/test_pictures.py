@@ -8,9 +8,9 @@ import pytest
 import tifffile
 from PIL import Image
 
-from pipla import folders
-from pipla.pictures import as_picture, read_picture, write_picture
-from pipla.problems.standard_pictures import find_picture
+from pipla import _files
+from pipla.imaging.io import as_picture, read_picture, write_picture
+from pipla.problems.images import find_picture
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -230,7 +230,7 @@ NAMES = {"a.txt", "b.txt"}
 
 
 def fill(path, text="new", disturb=lambda: None):
-    with folders.whole_folder(path, NAMES, "ours") as fresh:
+    with _files.whole_folder(path, NAMES, "ours") as fresh:
         for name in sorted(NAMES):
             (fresh / name).write_text(text)
             disturb()
@@ -262,7 +262,7 @@ def test_a_strangers_folder_is_refused_before_work(tmp_path, foreign):
     for name in foreign:
         (tmp_path / name).write_text("theirs")
     with pytest.raises(FileExistsError, match="is not ours; choose another"):
-        folders.claim(tmp_path, NAMES, "ours")
+        _files.claim(tmp_path, NAMES, "ours")
     with pytest.raises(FileExistsError):
         fill(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(foreign)
@@ -274,9 +274,9 @@ def test_files_and_links_are_not_replaced(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "out")
     for name in ("file", "link"):
         with pytest.raises(FileExistsError):
-            folders.claim(tmp_path / name, NAMES, "ours")
+            _files.claim(tmp_path / name, NAMES, "ours")
     with pytest.raises(OSError, match="cannot be written"):
-        folders.claim(tmp_path / "file" / "below", NAMES, "ours")
+        _files.claim(tmp_path / "file" / "below", NAMES, "ours")
 
 
 def test_a_stranger_who_comes_in_the_meantime_stays(tmp_path):

@@ -212,8 +212,8 @@ def test_the_strength_of_a_penalty_that_is_not_homogeneous_is_refused(regularise
 
 
 def test_a_term_of_ones_own_can_be_registered():
-    from pipla.forms import Shift
-    from pipla.reparametrise import noncentred_term
+    from pipla.models.noncentred import noncentred_term
+    from pipla.models.reparametrisations import Shift
 
     class Mine(prox.LaplaceLocation):
         pass

@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
 from sklearn.base import clone
 from typer.testing import CliRunner
 
 import pipla
-from pipla import blur, cli, deblur
-from pipla.estimators import TVDeconvolution, TVDenoiser
-from pipla.operators import Dense, Identity, Mask, convolution
-from pipla.restoration import estimate_noise, tv_model
+from pipla.cli import app as cli
+from pipla.cli import deblur
+from pipla.imaging.restoration import estimate_noise, tv_model
+from pipla.operators import Dense, Identity, Mask, blur, convolution
 
 BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
 BLUR = blur.box(3)

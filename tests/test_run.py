@@ -11,9 +11,9 @@ import optax
 import pytest
 
 import pipla
-from pipla import drive
-from pipla.diagnostics import monte_carlo_error
-from pipla.tuning import TheoryWarning
+from pipla.engine import driver as drive
+from pipla.engine.diagnostics import monte_carlo_error
+from pipla.tuning.suggestions import TheoryWarning
 
 D, N = 3, 4
 Y = np.array([0.5, -1.0, 2.0])
@@ -364,7 +364,7 @@ def test_the_bar_shows_theta_steps_and_time_left(capsys):
 
 
 def test_the_bar_shows_the_first_few_numbers_of_a_long_theta():
-    from pipla.progress import summary
+    from pipla.engine.hooks import summary
 
     assert summary(np.asarray(-4.61234)) == "theta -4.612"
     assert summary(np.arange(2.0)) == "theta (0, 1)"

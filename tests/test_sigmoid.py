@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipla.problems.logistic import potential
+from pipla.problems.logistic_regression import potential
 from pipla.problems.sigmoid import END, even_softplus, odd_sigmoid
 
 FAR = np.array([0.0, 1e-30, 1e-6, 0.5, END - 1e-5, END, END + 1e-5, 88.0, 1e4, 1e30, np.inf])

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipla
-from pipla import storage
-from pipla.storage import DamagedResultError
+from pipla.engine import storage
+from pipla.engine.storage import DamagedResultError
 
 KEY = jax.random.key(1)
 TREES = ("theta_trace", "particles", "x_mean", "x_variance", "saved_particles")

@@ -18,7 +18,7 @@ D, N = 3, 4
 Y = np.array([0.5, -1.0, 2.0])
 START = np.random.default_rng(0).normal(size=(N, D))
 KEY = jax.random.key(7)
-MODULE = sys.modules["pipla.sweep"]  # `pipla.sweep` is the function
+MODULE = sys.modules["pipla.engine.sweep"]  # `pipla.sweep` is the function
 
 
 def smooth(theta, x, y):
@@ -206,7 +206,7 @@ import pipla
 jax.config.update("jax_enable_x64", True)
 
 seen, words = [], set()
-module = sys.modules["pipla.sweep"]
+module = sys.modules["pipla.engine.sweep"]
 advance = module.advance_lanes
 def watch(algorithms, model, save, key, carry, *rest):
     leaf = carry.state.particles

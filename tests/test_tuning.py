@@ -7,7 +7,7 @@ from counting import compilations
 
 import pipla
 from pipla import prox, tuning
-from pipla.curvature import measure_curvature
+from pipla.tuning.curvature import measure_curvature
 
 D = 4
 

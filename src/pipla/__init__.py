@@ -4,11 +4,12 @@ Proximal interacting particle Langevin algorithms on JAX. Start with `Model`, a 
 `pipla.prox`, an algorithm such as `PIPGLA`, and `run`.
 """
 
-from pipla.threads import one_thread_per_device
+from pipla._threads import one_thread_per_device
 
 one_thread_per_device()  # before JAX starts, which the imports below do not
 
-from pipla import blur, operators, problems, prox, tuning  # noqa: E402
+from pipla import operators, problems, prox, tuning  # noqa: E402
+from pipla._version import __version__  # noqa: E402
 from pipla.algorithms import (  # noqa: E402
     IPLA,
     MYIPLA,
@@ -27,18 +28,18 @@ from pipla.algorithms import (  # noqa: E402
     Annealed,
     MetropolisAdjusted,
 )
-from pipla.likelihood import GaussianLikelihood  # noqa: E402
-from pipla.map_estimate import MapEstimate, map_estimate  # noqa: E402
-from pipla.model import Model  # noqa: E402
-from pipla.recommended import Recommended, recommended  # noqa: E402
-from pipla.reparametrise import noncentred  # noqa: E402
-from pipla.restoration import Restoration, restore  # noqa: E402
-from pipla.result import Result, Status, load  # noqa: E402
-from pipla.run import resume, run  # noqa: E402
-from pipla.save import Save  # noqa: E402
-from pipla.sweep import SweepResult, sweep  # noqa: E402
-
-__version__ = "0.1.0"
+from pipla.engine.map_estimate import MapEstimate, map_estimate  # noqa: E402
+from pipla.engine.result import Result, Status, load  # noqa: E402
+from pipla.engine.run import resume, run  # noqa: E402
+from pipla.engine.save import Save  # noqa: E402
+from pipla.engine.sweep import SweepResult, sweep  # noqa: E402
+from pipla.imaging.restoration import Restoration, restore  # noqa: E402
+from pipla.models import likelihoods  # noqa: E402
+from pipla.models.likelihoods import GaussianLikelihood  # noqa: E402
+from pipla.models.model import Model  # noqa: E402
+from pipla.models.noncentred import noncentred  # noqa: E402
+from pipla.operators import blur  # noqa: E402
+from pipla.tuning.rule import Recommended, recommended  # noqa: E402
 
 __all__ = [
     "IPLA",
@@ -66,7 +67,9 @@ __all__ = [
     "Save",
     "Status",
     "SweepResult",
+    "__version__",
     "blur",
+    "likelihoods",
     "load",
     "map_estimate",
     "noncentred",

@@ -9,8 +9,8 @@ from counting import compilations
 
 import pipla
 from algorithms.table import ROWS, TRACED, Row, parts, picture, vector
-from pipla import loop
-from pipla.prepare import as_dtype
+from pipla.engine import chunk as loop
+from pipla.engine.prepare import as_dtype
 
 SEED = 11
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from pipla.cli import app
+from pipla.cli.app import app
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_compare_puts_runs_side_by_side(finished, tmp_path):
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
-    from pipla.experiments import measure
+    from pipla.experiments.theta import measure
 
     def stop(*args, **options):
         raise KeyboardInterrupt

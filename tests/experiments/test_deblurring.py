@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla import blur
 from pipla.experiments import find, load, run
+from pipla.experiments.images.restored import RESTORED
+from pipla.experiments.images.summary import within
+from pipla.experiments.images.watch import looks, watch
 from pipla.experiments.page import rebuild
-from pipla.experiments.picture_summary import within
-from pipla.experiments.restored import RESTORED
-from pipla.experiments.watch import looks, watch
+from pipla.operators import WindowMean, blur
 from pipla.problems import deblurring
-from pipla.problems.window import WindowMean
 from pipla.prox import TotalVariation
 from tests.experiments.test_results import ROW_KEYS
 

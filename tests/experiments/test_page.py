@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pipla.experiments import find, load
-from pipla.experiments.comparison import add_comparison, best_published, verdict
 from pipla.experiments.page import only, rebuild, write_report
 from pipla.experiments.registry import select
 from pipla.experiments.results import Results
+from pipla.experiments.theta.comparison import add_comparison, best_published, verdict
 
 
 def test_the_page_is_rebuilt_from_the_files(finished, tmp_path):

@@ -107,7 +107,7 @@ def test_series_with_code_in_them_are_not_loaded(copy):
 
 @pytest.mark.parametrize("kind", ["foreign", "file", "below a file"])
 def test_a_folder_that_cannot_be_used_is_refused_before_work(tmp_path, monkeypatch, kind):
-    from pipla.experiments import measure
+    from pipla.experiments.theta import measure
 
     monkeypatch.setattr(measure, "replicate", lambda *a, **k: pytest.fail("work has begun"))
     target = tmp_path / "out"

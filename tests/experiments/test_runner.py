@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipla.experiments import find, load, measure, names, run
+from pipla.experiments import find, load, names, run
+from pipla.experiments.theta import measure
 from pipla.experiments.base import APPROXIMATION
 from pipla.experiments.registry import UnknownNameError, pick, select
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipla import prox
-from pipla.prox.laplace_root import clipped_root
+from pipla.prox._roots.clipped import clipped_root
 
 pytest.importorskip("numba")
 precisions = pytest.mark.parametrize("dtype", [np.float32, np.float64])

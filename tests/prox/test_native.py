@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from pipla import prox
-from pipla.prox import native
+from pipla.prox._kernels import native
 
 pytest.importorskip("numba")
 x = jnp.linspace(-1, 1, 20, dtype=jnp.float32).reshape(4, 5)

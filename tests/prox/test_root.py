@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from pipla.prox.root import increasing_root, strength_root
+from pipla.prox._roots.newton import increasing_root, strength_root
 
 dtypes = pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipla.prox.segments import first_root, segments
+from pipla.prox._roots.segments import first_root, segments
 
 find = jax.jit(first_root)
 amplitude = st.one_of(st.sampled_from([0.0, 1.0, 2.0]), st.floats(1e-3, 20))

@@ -1,11 +1,9 @@
 """The algorithm family: schemes that share one kernel, and the paper's names for them."""
 
-from pipla.algorithms.adaptive import Adaptive
-from pipla.algorithms.annealed import Annealed
 from pipla.algorithms.base import Algorithm, Info, Limits, State
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
-from pipla.algorithms.flow import ExponentialFlow
+from pipla.algorithms.exponential import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
 from pipla.algorithms.langevin import Langevin
@@ -26,6 +24,8 @@ from pipla.algorithms.presets import (
     SOUL,
 )
 from pipla.algorithms.skrock import StabilisedEuler
+from pipla.algorithms.wrappers.adaptive import Adaptive
+from pipla.algorithms.wrappers.annealed import Annealed
 
 __all__ = [
     "IPLA",

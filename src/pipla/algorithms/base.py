@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from pipla.model import Model
+from pipla.models.model import Model
 
 
 class State(NamedTuple):

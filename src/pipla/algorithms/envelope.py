@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from pipla import checks
+from pipla import _checks
 from pipla.algorithms.base import Limits
 from pipla.algorithms.langevin import Langevin, Move, Noise, number
-from pipla.model import Model
+from pipla.models.model import Model
 
 
 class EnvelopeEuler(Langevin):
@@ -37,7 +37,7 @@ class EnvelopeEuler(Langevin):
     smoothing: Array | None = eqx.field(converter=number, default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        checks.positive("smoothing", self.smoothing)
+        _checks.positive("smoothing", self.smoothing)
 
     def move(
         self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model

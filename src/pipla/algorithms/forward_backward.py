@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from pipla import checks
+from pipla import _checks
 from pipla.algorithms.base import Limits
 from pipla.algorithms.langevin import Langevin, Move, Noise, number
-from pipla.model import Model
+from pipla.models.model import Model
 
 
 class ForwardBackward(Langevin):
@@ -39,8 +39,8 @@ class ForwardBackward(Langevin):
     reflected: bool = eqx.field(static=True, default=False, kw_only=True)
 
     def __check_init__(self) -> None:
-        checks.positive("smoothing", self.smoothing)
-        checks.flag("reflected", self.reflected)
+        _checks.positive("smoothing", self.smoothing)
+        _checks.boolean("reflected", self.reflected)
 
     def move(
         self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PyTree
 
 from pipla.algorithms.base import Limits
 from pipla.algorithms.langevin import Langevin, Move, Noise
-from pipla.model import Model
+from pipla.models.model import Model
 
 
 class FullProx(Langevin):

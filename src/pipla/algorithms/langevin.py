@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from pipla import checks
+from pipla import _checks
 from pipla.algorithms.base import Algorithm, Info, State
 from pipla.algorithms.noise import cloud_normals, normals_like
 from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
-from pipla.model import Gradients, Model, num_particles
+from pipla.models.model import Gradients, Model, num_particles
 from pipla.prox.base import Solution
 from pipla.prox.sums import coupled_sizes
 
@@ -95,12 +95,12 @@ class Langevin(Algorithm):
     name: str = eqx.field(static=True, default="", kw_only=True)
 
     def __check_init__(self) -> None:
-        checks.positive("step_size", self.step_size)
-        checks.choice("theta_update", self.theta_update, get_args(ThetaUpdate))
-        checks.whole("num_moves", self.num_moves, least=1)
-        checks.scale("theta_scale", self.theta_scale)
+        _checks.positive("step_size", self.step_size)
+        _checks.choice("theta_update", self.theta_update, get_args(ThetaUpdate))
+        _checks.integer("num_moves", self.num_moves, least=1)
+        _checks.theta_scale(self.theta_scale)
         for name in ("theta_noise", "antithetic", "published"):
-            checks.flag(name, getattr(self, name))
+            _checks.boolean(name, getattr(self, name))
         if self.theta_noise and self.theta_drifts and self.num_moves > 1:
             raise ValueError(
                 "theta_noise=True needs num_moves=1: averaging the displacement over several "
@@ -136,9 +136,9 @@ class Langevin(Algorithm):
                 f"{num_particles(particles)}."
             )
         for name in ("step_size", "smoothing"):
-            checks.single(name, getattr(self, name, None))
+            _checks.single(name, getattr(self, name, None))
         if not isinstance(self.theta_scale, str):
-            checks.scale_like_theta(self.theta_scale, theta)
+            _checks.scale_like_theta(self.theta_scale, theta)
 
     # What the schemes build their moves from. #
 

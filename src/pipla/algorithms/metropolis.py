@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from pipla import checks
+from pipla import _checks
 from pipla.algorithms.base import Algorithm, Info, Limits
 from pipla.algorithms.langevin import number
 from pipla.algorithms.noise import normals_like
 from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
-from pipla.model import Model
+from pipla.models.model import Model
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
@@ -85,8 +85,8 @@ class MetropolisAdjusted(Algorithm):
 
     def __check_init__(self) -> None:
         for name in ("step_size", "smoothing", "decay_after", "decay_power"):
-            checks.positive(name, getattr(self, name))
-        checks.scale("theta_scale", self.theta_scale)
+            _checks.positive(name, getattr(self, name))
+        _checks.theta_scale(self.theta_scale)
         check_optimizer(self.theta_optimizer)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> MetropolisState:  # type: ignore[override]
@@ -174,9 +174,9 @@ class MetropolisAdjusted(Algorithm):
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
         for name in ("step_size", "smoothing"):
-            checks.single(name, getattr(self, name))
+            _checks.single(name, getattr(self, name))
         if not isinstance(self.theta_scale, str):
-            checks.scale_like_theta(self.theta_scale, theta)
+            _checks.scale_like_theta(self.theta_scale, theta)
 
     def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
         return Limits(

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import jax.numpy as jnp
 
-from pipla.algorithms.annealed import Annealed
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
-from pipla.algorithms.flow import ExponentialFlow
+from pipla.algorithms.exponential import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
 from pipla.algorithms.langevin import Langevin
 from pipla.algorithms.skrock import StabilisedEuler
+from pipla.algorithms.wrappers.annealed import Annealed
 
 Scheme = TypeVar("Scheme", bound=Langevin)
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from pipla import checks
+from pipla import _checks
 from pipla.algorithms.base import Limits
 from pipla.algorithms.langevin import Langevin, Move, Noise, number
-from pipla.model import Gradients, Model
+from pipla.models.model import Gradients, Model
 
 #: The damping of the Chebyshev polynomials that Pereyra, Vargas and Zygalakis (2020) use.
 DAMPING = 0.05
@@ -43,8 +43,8 @@ class StabilisedEuler(Langevin):
     num_stages: int = eqx.field(static=True, default=10, kw_only=True)
 
     def __check_init__(self) -> None:
-        checks.positive("smoothing", self.smoothing)
-        checks.whole("num_stages", self.num_stages, least=2)
+        _checks.positive("smoothing", self.smoothing)
+        _checks.integer("num_stages", self.num_stages, least=2)
 
     def move(
         self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model

@@ -13,7 +13,7 @@ from pipla.algorithms.base import Algorithm
 
 if TYPE_CHECKING:
     from pipla.experiments.results import Results
-    from pipla.report import Picture, Section, Table, Text
+    from pipla.report.page import Picture, Section, Table, Text
 
 Prox = Literal["approximate", "iterative", "exact", "none"]
 #: A peer is another method; an oracle is one that sees the truth.

@@ -9,8 +9,8 @@ from pipla.experiments import registry
 from pipla.experiments.base import Experiment
 from pipla.experiments.errata import SENTENCES
 from pipla.experiments.results import Results, ResultsError, load
-from pipla.experiments.theta_tables import spread
-from pipla.report import Picture, Section, Table, Text, fixed, write_page
+from pipla.experiments.theta.tables import spread
+from pipla.report.page import Picture, Section, Table, Text, fixed, write_page
 
 
 def rebuild(folder: Path) -> Path:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from pipla.experiments import (
-    ablation,
-    deblurring,
-    deblurring_benchmark,
-    logistic,
-    rate,
-    toy,
-    traces,
-)
 from pipla.experiments.base import Entry, Experiment, Preset
+from pipla.experiments.images import benchmark, deblurring
+from pipla.experiments.theta import ablation, logistic, rate, toy, traces
 
 _ALL = {
     experiment.name: experiment
@@ -26,7 +19,7 @@ _ALL = {
         traces.TRACES,
         ablation.ABLATION,
         deblurring.DEBLURRING,
-        deblurring_benchmark.BENCHMARK,
+        benchmark.BENCHMARK,
     )
 }
 

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from pipla import folders
+from pipla import _files
 
 FORMAT = 1
 _TOP = {
@@ -119,16 +119,16 @@ def save(results: Results, folder: Path) -> None:
     """Write the series, then the rows: a row in `results.json` has its series."""
     content = {"format": FORMAT, **{name: getattr(results, name) for name in _TOP}}
     text = json.dumps(_plain(content), indent=1, allow_nan=False)
-    folders.write_whole(
+    _files.write_whole(
         folder / "series.npz",
         lambda file: np.savez_compressed(file, allow_pickle=False, **results.series),
     )
-    folders.write_whole(folder / "results.json", lambda file: file.write(text.encode()))
+    _files.write_whole(folder / "results.json", lambda file: file.write(text.encode()))
 
 
 def _check_writable(folder: Path) -> None:
     try:
-        folders.check_writable(folder)
+        _files.check_writable(folder)
     except OSError as error:
         raise ResultsError(f"{str(folder)!r} cannot be written to: {error.strerror}.") from error
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipla.engine.result import provenance
 from pipla.experiments import registry
 from pipla.experiments import results as storage
 from pipla.experiments.base import Entry, Outcome, Task
 from pipla.experiments.page import write_report
 from pipla.experiments.results import Results, ResultsError
-from pipla.result import provenance
 
 
 def run(

@@ -1,11 +1,11 @@
 """Ready models with data and, where it is known, the answer."""
 
 from pipla.problems.base import Problem
-from pipla.problems.deblurring import Deblurring, deblurring
 from pipla.problems.gaussian import gaussian_hierarchy
-from pipla.problems.logistic import logistic
-from pipla.problems.standard_pictures import find_picture
-from pipla.problems.toy import toy
+from pipla.problems.image_deblurring import Deblurring, deblurring
+from pipla.problems.images import find_picture
+from pipla.problems.logistic_regression import logistic
+from pipla.problems.toy_model import toy
 
 __all__ = [
     "Deblurring",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from pipla.model import Model
+from pipla.models.model import Model
 
 
 class Problem(NamedTuple):

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pipla import checks
-from pipla.model import Model
+from pipla import _checks
+from pipla.models.model import Model
 from pipla.problems.base import Problem
 from pipla.prox import GaussianLocation
 
@@ -21,8 +21,8 @@ def gaussian_hierarchy(
     (quadratic) term with a joint prox, and $\tfrac12 \log(\overline{y^2} - s^2)$ for the scale,
     which is part of the smooth potential.
     """
-    checks.choice("unknown", unknown, ("location", "scale"))
-    checks.positive("noise", noise)
+    _checks.choice("unknown", unknown, ("location", "scale"))
+    _checks.positive("noise", noise)
     rng = np.random.default_rng(seed)
     truth = 1.0 if unknown == "location" else 0.5
     prior = rng.normal(size=dimension)

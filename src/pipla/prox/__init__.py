@@ -12,10 +12,10 @@
 
 from pipla.prox.activation import HardTanh
 from pipla.prox.base import ClosedForm, Fixed, Iterative, Solution, Term, Zero
-from pipla.prox.calculus import On, Scaled, Translated
+from pipla.prox.combine import On, Scaled, Translated
 from pipla.prox.constraints import Box, NonNegative, Simplex
 from pipla.prox.gaussian import GaussianLocation
-from pipla.prox.laplace import LaplaceLocation
+from pipla.prox.location import LaplaceLocation
 from pipla.prox.norms import L1, ElasticNet, GroupLasso, SoftThreshold, SquaredL2
 from pipla.prox.nuclear import NuclearNorm, NuclearStrength
 from pipla.prox.scale import LaplaceScale

@@ -8,8 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from pipla._checks import choice
 from pipla.prox.base import Fixed, Scalar
-from pipla.prox.checks import one_of
 
 
 class HardTanh(Fixed):
@@ -37,7 +37,7 @@ class HardTanh(Fixed):
     approximation: str | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        one_of("approximation", self.approximation, (None, "published"))
+        choice("approximation", self.approximation, (None, "published"))
 
     def penalty(self, x: Array) -> Scalar:
         return jnp.sum(jnp.clip(x, -1, 1))

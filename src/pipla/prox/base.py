@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from pipla.prox.operands import require_floating, require_smoothing
+from pipla._checks import require_floating, require_smoothing
 
 if TYPE_CHECKING:
-    from pipla.prox.address import Address
+    from pipla.prox._address import Address
 
 Scalar = Float[Array, ""]
 
@@ -137,18 +137,18 @@ class Term(eqx.Module):
 
     def on(self, *, theta: Address | None = None, x: Address | None = None) -> Term:
         """This term acting on parts of theta and x: `L1().on(x="weights")`."""
-        from pipla.prox.calculus import On
+        from pipla.prox.combine import On
 
         return On(self, theta=theta, x=x)
 
     def translate(self, shift: PyTree) -> Term:
         r"""The term moved by `shift` in x: $g_2(\theta, x - s)$."""
-        from pipla.prox.calculus import Translated
+        from pipla.prox.combine import Translated
 
         return Translated(self, shift)
 
     def __rmul__(self, weight: Any) -> Term:
-        from pipla.prox.calculus import Scaled
+        from pipla.prox.combine import Scaled
 
         return Scaled(self, weight)
 

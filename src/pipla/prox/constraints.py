@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from pipla._checks import Number, hyperparameter, ordered, positive_number
 from pipla.prox.base import Fixed, Scalar
-from pipla.prox.checks import Number, hyperparameter, ordered, positive
 
 
 class Box(Fixed):
@@ -70,7 +70,7 @@ class Simplex(Fixed):
     total: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive("total", self.total)
+        positive_number("total", self.total)
 
     def penalty(self, x: Array) -> Scalar:
         total = self.total.astype(x.dtype)

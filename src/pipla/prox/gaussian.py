@@ -7,9 +7,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from pipla._checks import Number, hyperparameter, operands, positive_number, require_smoothings
 from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.checks import Number, hyperparameter, operands, positive
-from pipla.prox.operands import require_smoothings
 
 
 class GaussianLocation(ClosedForm):
@@ -29,7 +28,7 @@ class GaussianLocation(ClosedForm):
     scale: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive("scale", self.scale)
+        positive_number("scale", self.scale)
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)

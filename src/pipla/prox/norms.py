@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from pipla._checks import Number, axes, hyperparameter, not_negative_number, positive_number
 from pipla.prox.base import Fixed, Scalar
-from pipla.prox.checks import Number, axes, hyperparameter, not_negative, positive
 
 
 def add_up(x: Array) -> Array:
@@ -70,7 +70,7 @@ class L1(SoftThreshold):
     weight: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive("weight", self.weight)
+        positive_number("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
         return jnp.abs(x)
@@ -91,7 +91,7 @@ class GroupLasso(SoftThreshold):
     axis: int | tuple[int, ...] = eqx.field(static=True, default=-1)
 
     def __check_init__(self) -> None:
-        positive("weight", self.weight)
+        positive_number("weight", self.weight)
         axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
 
     def amplitudes(self, x: Array) -> Array:
@@ -115,7 +115,7 @@ class SquaredL2(Fixed):
     weight: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive("weight", self.weight)
+        positive_number("weight", self.weight)
 
     def penalty(self, x: Array) -> Scalar:
         return 0.5 * self.weight.astype(x.dtype) * jnp.sum(x**2)
@@ -137,8 +137,8 @@ class ElasticNet(Fixed):
     l2: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        not_negative("l1", self.l1)
-        not_negative("l2", self.l2)
+        not_negative_number("l1", self.l1)
+        not_negative_number("l2", self.l2)
 
     def penalty(self, x: Array) -> Scalar:
         l1, l2 = self.l1.astype(x.dtype), self.l2.astype(x.dtype)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla.prox.checks import Number, hyperparameter, one_of, positive
+from pipla._checks import Number, choice, hyperparameter, positive_number
+from pipla.prox._roots.newton import strength_root
 from pipla.prox.norms import SoftThreshold
-from pipla.prox.root import strength_root
 from pipla.prox.strength import Strength
 
 
@@ -19,7 +19,7 @@ class NuclearNorm(SoftThreshold):
     weight: Number = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive("weight", self.weight)
+        positive_number("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
         return jnp.linalg.svd(_matrix(x), compute_uv=False)
@@ -46,7 +46,7 @@ class NuclearStrength(Strength):
     """
 
     def __init__(self, *, normalised: bool = False, approximation: str | None = None) -> None:
-        one_of("approximation", approximation, (None, "published"))
+        choice("approximation", approximation, (None, "published"))
         if approximation and normalised:
             raise ValueError(
                 "approximation='published' exists only for normalised=False: "

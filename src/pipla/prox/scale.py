@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla.prox.checks import one_of
+from pipla._checks import choice
+from pipla.prox._roots.newton import strength_root
 from pipla.prox.norms import L1, soft
-from pipla.prox.root import strength_root
 from pipla.prox.strength import Strength
 
 
@@ -36,7 +36,7 @@ class LaplaceScale(Strength):
     """
 
     def __init__(self, *, approximation: str | None = None) -> None:
-        one_of("approximation", approximation, (None, "published"))
+        choice("approximation", approximation, (None, "published"))
         super().__init__(L1(), rate=-2.0, substitute=_published if approximation else None)
 
 

@@ -15,19 +15,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla.prox.base import Iterative, Scalar, Solution, Term
-from pipla.prox.checks import (
+from pipla._checks import (
     Number,
     as_float,
     hyperparameter,
-    not_zero,
+    nonzero_number,
     operands,
-    positive,
+    positive_number,
+    require_smoothing,
+    require_smoothings,
     stays,
 )
-from pipla.prox.decline import MAX_STEPS, Equation, first_decline
+from pipla.prox._roots.strength import MAX_STEPS, Equation, first_decline
+from pipla.prox.base import Iterative, Scalar, Solution, Term
 from pipla.prox.norms import SoftThreshold
-from pipla.prox.operands import require_smoothing, require_smoothings
 
 #: A joint prox: (theta, x, lam_theta, lam_x) -> (theta, x).
 JointProx = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
@@ -78,10 +79,10 @@ class Strength(Iterative):
                 "regulariser must be a term in x alone, such as L1() or TotalVariation(), "
                 f"got {type(self.regulariser).__name__}."
             )
-        not_zero("rate", self.rate)
-        positive("tolerance", self.tolerance)
+        nonzero_number("rate", self.rate)
+        positive_number("tolerance", self.tolerance)
         if self.degrees is not None:
-            positive("degrees", self.degrees)
+            positive_number("degrees", self.degrees)
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)

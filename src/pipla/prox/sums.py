@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from pipla.prox.address import Path, keys_of, part, put_part
+from pipla.prox._address import Path, keys_of, part, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term, Zero
-from pipla.prox.calculus import On, Scaled, Translated
+from pipla.prox.combine import On, Scaled, Translated
 
 
 class Sum(Iterative):

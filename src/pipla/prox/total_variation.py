@@ -10,13 +10,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from pipla._checks import (
+    Number,
+    axes,
+    hyperparameter,
+    integer,
+    positive_number,
+    require_floating,
+    require_smoothing,
+)
+from pipla.prox._kernels.native import on_cpu
+from pipla.prox._kernels.tv import native_solver, native_value
 from pipla.prox.base import Iterative, Scalar, Solution
-from pipla.prox.checks import Number, axes, count, hyperparameter, positive
-from pipla.prox.native import on_cpu
 from pipla.prox.norms import add_up, euclidean
-from pipla.prox.operands import require_floating, require_smoothing
 from pipla.prox.strength import Strength
-from pipla.prox.tv_native import native_solver, native_value
 
 #: Iterations between two looks at the duality gap, which costs about one iteration.
 _CHUNK = 5
@@ -68,9 +75,9 @@ class TotalVariation(Iterative):
     native: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        positive("weight", self.weight)
-        positive("tolerance", self.tolerance)
-        count("max_iterations", self.max_iterations)
+        positive_number("weight", self.weight)
+        positive_number("tolerance", self.tolerance)
+        integer("max_iterations", self.max_iterations, least=1)
         axes("axes", () if self.axes is None else self.axes)
 
     def value(self, theta: PyTree, x: Array) -> Scalar:

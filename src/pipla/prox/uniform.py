@@ -11,10 +11,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from pipla._checks import choice, operands, require_smoothings, stays
+from pipla.prox._roots.segments import first_root, segments
 from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.checks import one_of, operands, stays
-from pipla.prox.operands import require_smoothings
-from pipla.prox.segments import first_root, segments
 
 
 class UniformBox(ClosedForm):
@@ -43,7 +42,7 @@ class UniformBox(ClosedForm):
     approximation: str | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        one_of("approximation", self.approximation, (None, "published"))
+        choice("approximation", self.approximation, (None, "published"))
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)

@@ -1,0 +1,1 @@
+"""Algorithms around algorithms."""

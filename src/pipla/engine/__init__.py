@@ -1,0 +1,1 @@
+"""Running: one driver for runs and sweeps, what is kept, what is returned."""

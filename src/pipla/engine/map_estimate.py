@@ -1,0 +1,140 @@
+r"""The most probable x at a given theta: $\arg\min_x U(\theta, x)$."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from pipla import _checks
+from pipla.models.model import Model
+from pipla.tuning.curvature import stiffness
+
+
+class MapEstimate(NamedTuple):
+    """The estimate, its potential, and whether the iteration settled in the steps it had."""
+
+    x: PyTree
+    potential: Float[Array, ""]
+    num_steps: Int[Array, ""]
+    converged: bool
+
+
+def map_estimate(
+    model: Model,
+    theta: PyTree,
+    x: PyTree,
+    *,
+    num_steps: int = 300,
+    tolerance: float = 1e-4,
+    step_size: float | None = None,
+) -> MapEstimate:
+    r"""Minimise $g_1 + g_2$ over x, theta fixed, from `x`.
+
+    Where the smooth part knows its proximal map (a `GaussianLikelihood` with an eigenbasis), by
+    Douglas-Rachford splitting,
+
+    $$ a = \operatorname{prox}^{\gamma}_{g_1}(z), \qquad
+       b = \operatorname{prox}^{\gamma}_{g_2}(2a - z), \qquad z \leftarrow z + b - a, $$
+
+    and otherwise by accelerated forward-backward steps (Beck and Teboulle 2009) whose momentum
+    restarts when it points uphill (O'Donoghue and Candès 2015).
+
+    Arguments:
+        num_steps: at most so many.
+        tolerance: stop when a step moves x by less than this part of its distance from its mean.
+        step_size: $\gamma$; by default .3 of the prior's own unit of time for the splitting,
+            and 1/L for the forward-backward steps.
+    """
+    num_steps = _checks.integer("num_steps", num_steps, least=1)
+    _checks.positive("tolerance", tolerance)
+    _checks.positive("step_size", step_size)
+    theta, x = _checks.floating("theta", theta), _checks.floating("x", x)
+    for name, tree in (("theta", theta), ("x", x)):
+        _checks.finite(name, tree)
+    model.check(theta, jax.tree.map(lambda leaf: leaf[None], x))
+    dtype = jnp.result_type(*jax.tree.leaves(x))
+    exact = getattr(model.smooth, "basis", None) is not None
+    if step_size is None:
+        unit = jax.tree.map(lambda u: 0.3 * u, model.nonsmooth.time_unit(theta, x))
+        steps = unit if exact else jax.tree.map(lambda _: 1 / stiffness(model, theta, x), x)
+    else:
+        steps = jax.tree.map(lambda _: jnp.asarray(step_size, dtype), x)
+    solve = _splitting if exact else _forward_backward
+    found, count, change = solve(
+        model, theta, x, steps, jnp.asarray(num_steps), jnp.asarray(tolerance, dtype)
+    )
+    return MapEstimate(found, model.potential(theta, found), count, bool(change <= tolerance))
+
+
+@eqx.filter_jit
+def _splitting(
+    model: Model, theta: PyTree, x: PyTree, steps: PyTree, most: Array, tolerance: Array
+) -> tuple[PyTree, Array, Array]:
+    smooth: Any = model.smooth
+
+    def body(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        z, last, warm, count, _ = state
+        centre = smooth.resolvent(theta, z, steps)
+        mirror = 2 * centre - z
+        point = model.nonsmooth.solve(theta, mirror, _still(theta), steps, warm)
+        return z + point.x - centre, point.x, point.warm, count + 1, _change(point.x, last)
+
+    start = (x, x, model.nonsmooth.warm_start(theta, x), jnp.zeros((), jnp.int32), jnp.inf)
+    _, found, _, count, change = _until_settled(body, start, most, tolerance)
+    return found, count, change
+
+
+@eqx.filter_jit
+def _forward_backward(
+    model: Model, theta: PyTree, x: PyTree, steps: PyTree, most: Array, tolerance: Array
+) -> tuple[PyTree, Array, Array]:
+    def body(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        ahead, last, warm, age, count, _ = state
+        slope = jax.grad(model.smooth_value, argnums=1)(theta, ahead)
+        down = jax.tree.map(lambda v, h, g: v - h * g, ahead, steps, slope)
+        point = model.nonsmooth.solve(theta, down, _still(theta), steps, warm)
+        uphill = sum(
+            jnp.sum((v - new) * (new - old))
+            for v, new, old in zip(*map(jax.tree.leaves, (ahead, point.x, last)), strict=True)
+        )
+        age = jnp.where(uphill > 0, 0.0, age)
+        momentum = age / (age + 3)
+        following = jax.tree.map(lambda new, old: new + momentum * (new - old), point.x, last)
+        return following, point.x, point.warm, age + 1, count + 1, _change(point.x, last)
+
+    warm = model.nonsmooth.warm_start(theta, x)
+    zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
+    start = (x, x, warm, zero, jnp.zeros((), jnp.int32), jnp.inf)
+    _, found, _, _, count, change = _until_settled(body, start, most, tolerance)
+    return found, count, change
+
+
+def _until_settled(body: Any, start: tuple[Any, ...], most: Array, tolerance: Array) -> Any:
+    """Repeat `body`, whose last two numbers are the count and the change."""
+
+    def unfinished(state: tuple[Any, ...]) -> Array:
+        *_, count, change = state
+        return (count < most) & (change > tolerance)
+
+    start = (*start[:-1], jnp.asarray(start[-1], tolerance.dtype))
+    return jax.lax.while_loop(unfinished, body, start)
+
+
+def _still(theta: PyTree) -> PyTree:
+    return jax.tree.map(lambda t: 0.0, theta)
+
+
+def _change(new: PyTree, old: PyTree) -> Array:
+    """How far a step went, as a part of the spread of x."""
+
+    def squares(tree: PyTree) -> Any:
+        return sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(tree))
+
+    moved = jax.tree.map(jnp.subtract, new, old)
+    spread = jax.tree.map(lambda leaf: leaf - jnp.mean(leaf), new)
+    size = squares(spread)
+    return jnp.sqrt(squares(moved) / jnp.where(size > 0, size, 1.0))

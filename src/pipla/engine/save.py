@@ -1,0 +1,121 @@
+"""What a run keeps, and the running moments it keeps by default."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from pipla import _checks
+from pipla.models.model import num_particles
+
+#: So many particles are few.
+FEW = 8
+
+
+class Save(eqx.Module):
+    """What a run keeps besides theta's trace and its last state.
+
+    Arguments:
+        moments_every: update the running mean and variance of x every so many steps after
+            burn-in; `None` keeps no moments. Neighbouring steps are so alike that skipping some
+            loses almost nothing.
+        particles_every: keep the whole cloud every so many steps, from the first step on (also
+            during burn-in), in host memory; `None` keeps none.
+        quantity: a function `(theta, x) -> pytree of arrays` of one particle whose moments are
+            wanted instead of those of x; for a non-centred model, the map back to x. The mean of
+            truth values (`x > 0`) is a posterior probability.
+    """
+
+    moments_every: int | None = eqx.field(static=True, default=10)
+    particles_every: int | None = eqx.field(static=True, default=None)
+    quantity: Callable[[PyTree, PyTree], PyTree] | None = None
+
+    def __check_init__(self) -> None:
+        for name in ("moments_every", "particles_every"):
+            if getattr(self, name) is not None:
+                _checks.integer(name, getattr(self, name), least=1)
+        if self.quantity is not None and not callable(self.quantity):
+            raise TypeError(f"quantity must be a function (theta, x), got {self.quantity!r}.")
+
+    def program(self) -> Save:
+        """What the compiled chunk depends on: whether moments are taken, not how often."""
+        return Save(None if self.moments_every is None else 1, None, self.quantity)
+
+    def check(self, theta: PyTree, particles: PyTree) -> None:
+        """Raise an error if the quantity is none that has moments."""
+        jax.eval_shape(self.observe, theta, particles)
+
+    def observe(self, theta: PyTree, particles: PyTree) -> PyTree:
+        """The quantity at every particle."""
+        if self.quantity is None:
+            return particles
+        observed = jax.vmap(self.quantity, in_axes=(None, 0))(theta, particles)
+        leaves = jax.tree.leaves(observed)
+        if not leaves or any(map(jnp.iscomplexobj, leaves)):
+            raise TypeError(
+                "quantity must return an array of real numbers, or a pytree of them, got "
+                f"{jax.tree.map(jnp.result_type, observed)}."
+            )
+        # The mean of truth values is a probability.
+        dtype = jnp.result_type(*jax.tree.leaves(particles))
+        return jax.tree.map(
+            lambda leaf: leaf if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.astype(dtype),
+            observed,
+        )
+
+
+class Moments(NamedTuple):
+    """Running mean and sum of squared deviations over steps and particles."""
+
+    seen: Float[Array, ""]
+    mean: PyTree
+    squares: PyTree
+
+    @classmethod
+    def empty(cls, observed: PyTree) -> Moments:
+        """Nothing seen yet; `observed` has the leading particle axis."""
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), observed)
+        dtype = jnp.result_type(*jax.tree.leaves(observed))
+        return cls(jnp.zeros((), dtype), zeros, zeros)
+
+    def add(self, observed: PyTree, due: Bool[Array, ""] | bool = True) -> Moments:
+        """Merge one cloud (Chan, Golub and LeVeque's pairwise update, stable in float32).
+
+        Not `due`, it counts for nothing: unlike a conditional, that copies no moments.
+        """
+        weight = jnp.asarray(due, self.seen.dtype)
+        batch = num_particles(observed)
+        seen = self.seen + weight * batch
+        share = weight * batch / jnp.maximum(seen, 1)
+        means = jax.tree.map(lambda leaf: _over_particles(leaf) / batch, observed)
+        shift = jax.tree.map(jnp.subtract, means, self.mean)
+        mean = jax.tree.map(lambda m, s: m + s * share, self.mean, shift)
+        squares = jax.tree.map(
+            lambda total, leaf, m, s: (
+                total
+                + weight * _over_particles(jnp.square(leaf - m[None]))
+                + jnp.square(s) * (self.seen * share)
+            ),
+            self.squares,
+            observed,
+            means,
+            shift,
+        )
+        return Moments(seen, mean, squares)
+
+    def variance(self) -> PyTree:
+        """The variance over all that was added."""
+        return jax.tree.map(lambda s: s / jnp.maximum(self.seen, 1.0), self.squares)
+
+
+def _over_particles(leaf: Array) -> Array:
+    """The sum over the particles; written out for a few, because XLA's sum is slow for those."""
+    if len(leaf) > FEW:
+        return jnp.sum(leaf, axis=0)
+    return functools.reduce(jnp.add, list(leaf))

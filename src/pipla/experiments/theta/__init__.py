@@ -1,0 +1,1 @@
+"""Experiments about theta: many replicates of small runs."""

@@ -1,0 +1,224 @@
+"""Figures from results and series alone, so that a page can be rebuilt anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipla.experiments.results import Results
+from pipla.experiments.theta.comparison import best_published
+from pipla.experiments.theta.findings import slopes
+from pipla.report.page import Picture, new_figure
+
+COLOURS = {"published": "#b45309", "corrected": "#1d4ed8", "recommended": "#15803d"}
+_GREY = "#94a3b8"
+
+
+def table_figures(results: Results) -> dict[str, Picture]:
+    """Traces, distance against evaluations, and bars of NMSE."""
+    pictures = {"distance": _distance(results)}
+    if any(row["nmse_last"] is not None for row in results.rows):
+        pictures["nmse"] = _bars(results)
+    pictures["traces"] = _traces(results, results.rows, "Theta of up to eight runs of each row")
+    return pictures
+
+
+def traces_figures(results: Results) -> dict[str, Picture]:
+    """Theta from every start."""
+    return {"traces": _traces(results, results.rows, "Theta from seven starting points")}
+
+
+def _legend(axis: Any, **options: Any) -> None:
+    """A legend, where there is something to name."""
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=8, frameon=False, **options)
+
+
+def _distance(results: Results) -> Picture:
+    figure, axes = new_figure(2, width=10.5, height=4.0)
+    best = best_published(results)
+    for axis, name, title in (
+        (axes[0], "rms", "the iterate itself"),
+        (axes[1], "estimate_rms", "averaged over the last part of the run"),
+    ):
+        for row in results.rows:
+            x, y = results.curve(row, "evaluations"), results.curve(row, name)
+            if x is None or y is None or not np.isfinite(y).any():
+                continue
+            strong = row is best or row["variant"] == "recommended"
+            axis.plot(
+                x,
+                y,
+                color=COLOURS[row["variant"]] if strong else _GREY,
+                lw=2.0 if strong else 0.7,
+                zorder=3 if strong else 1,
+                label=f"{row['label']} ({'paper’s best' if row is best else 'ours'})"
+                if strong
+                else None,
+            )
+        axis.plot([], [], color=_GREY, lw=0.7, label="all other rows")
+        error = results.reference.get("stderr") or 0.0
+        if error:
+            axis.axhline(error, color="black", lw=0.8, ls=":", label="error of the reference")
+            axis.set_ylim(bottom=error / 10)  # room for the legend below
+        axis.set(
+            xscale="log",
+            yscale="log",
+            xlabel="gradient evaluations per particle",
+            ylabel="RMS distance to the reference",
+            title=title,
+        )
+        _legend(axis, loc="lower left")
+    return Picture(
+        figure,
+        "RMS over replicates of theta's distance to the reference maximiser, against the cost. "
+        "Left: the iterates. Right: the estimate that would be reported after so many evaluations.",
+    )
+
+
+def _bars(results: Results) -> Picture:
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import LogFormatter
+
+    figure, axes = new_figure(1, width=10.5, height=4.2)
+    axis = axes[0]
+    rows = [row for row in results.rows if row["nmse_last"] is not None]
+    for place, row in enumerate(rows):
+        printed = row["paper"].get("nmse_last")
+        if printed is not None:
+            spread = row["paper"].get("nmse_last_sd", 0.0)
+            axis.bar(place - 0.2, printed, 0.38, color="#cbd5e1", yerr=spread, ecolor="#64748b")
+        axis.bar(
+            place + (0.2 if printed is not None else 0.0),
+            row["nmse_last"],
+            0.38,
+            color=COLOURS[row["variant"]],
+            yerr=row["nmse_last_sd"] or 0.0,
+            ecolor="#334155",
+        )
+    keys = [Patch(color="#cbd5e1", label="printed in the paper")]
+    keys += [Patch(color=colour, label=f"ours, {name}") for name, colour in COLOURS.items()]
+    truth = results.settings.get("truth")
+    if truth:
+        perfect = 100 * (results.reference["theta"] / truth - 1) ** 2
+        keys.append(axis.axhline(perfect, color="black", lw=1, ls="--", label="of the maximiser"))
+    heights = [h for r in rows for h in (r["nmse_last"], r["paper"].get("nmse_last")) if h]
+    # Rows that miss are hundreds of times higher than those that do not.
+    axis.set(yscale="log", ylim=(0.5 * min(heights, default=1.0), 3 * max(heights, default=1.0)))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
+    axis.set_ylabel("NMSE of the last iterate, %")
+    axis.set_xticks(
+        range(len(rows)), [r["label"] for r in rows], rotation=50, ha="right", fontsize=8
+    )
+    axis.legend(handles=keys, fontsize=8, frameon=False)
+    return Picture(
+        figure,
+        "NMSE against the generating theta: printed beside reproduced, corrected and recommended. "
+        "Whiskers: one standard deviation over runs. The dashed line is what a perfect optimiser "
+        "would score (E6).",
+    )
+
+
+def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Picture:
+    shown = [row for row in rows if results.curve(row, "sample") is not None]
+    columns = min(4, max(len(shown), 1))
+    lines = -(-len(shown) // columns)
+    figure, axes = new_figure(columns, width=10.5, height=2.1 * lines + 0.3, rows=lines)
+    target = results.reference["theta"]
+    curves = {row["id"]: np.asarray(results.curve(row, "sample")) for row in shown}
+    starts = [sample[:, 0] for sample in curves.values()]
+    finite = np.concatenate([s[np.isfinite(s)] for s in starts] + [np.array([target])])
+    low, high = finite.min(), finite.max()
+    margin = 0.08 * (high - low) + 1e-9
+    for axis in axes[len(shown) :]:
+        axis.set_visible(False)
+    for axis, row in zip(axes, shown, strict=False):
+        axis.plot(
+            results.curve(row, "steps"),
+            curves[row["id"]].T,
+            color=COLOURS[row["variant"]],
+            lw=0.8,
+            alpha=0.8,
+        )
+        axis.axhline(target, color="black", lw=1, ls="--")
+        axis.set_ylim(low - margin, high + margin)
+        second = "" if row["label"] == row["variant"] else row["variant"]
+        axis.set_title(f"{row['label']}\n{second}", fontsize=8)
+        axis.set(xscale="log", xlim=(1, row["num_steps"]))
+        if not len(curves[row["id"]]):
+            axis.text(0.5, 0.3, "no run stayed finite", ha="center", transform=axis.transAxes)
+        axis.minorticks_off()  # twenty small axes: minor ticks take most of the drawing time
+        axis.tick_params(labelsize=7)
+    figure.supxlabel("step", fontsize=9)
+    figure.supylabel("theta", fontsize=9)
+    return Picture(figure, f"{caption}; steps on a log scale; dashed: the reference maximiser.")
+
+
+def rate_figures(results: Results) -> dict[str, Picture]:
+    """Log variance against log N with the fitted slope, and NMSE against the steps."""
+    figure, axes = new_figure(1, width=6.5, height=4.2)
+    axis = axes[0]
+    colours = dict(zip(slopes(results), ("#b45309", "#1d4ed8", "#15803d"), strict=False))
+    for name, slope in slopes(results).items():
+        rows = [r for r in results.rows if r["algorithm"] == name and r["theta_variance"]]
+        n = np.array([row["num_particles"] for row in rows], float)
+        v = np.array([row["theta_variance"] for row in rows])
+        level = np.exp(np.mean(np.log(v)) - slope * np.mean(np.log(n)))
+        axis.plot(n, v, "o", color=colours[name])
+        axis.plot(n, level * n**slope, color=colours[name], label=f"{name}: slope {slope:.2f}")
+    if colours:
+        axis.plot(n, 2.5 * v[0] * n[0] / n, color="black", ls=":", label="slope -1")
+    axis.set(xscale="log", yscale="log", xlabel="particles N", ylabel="variance of theta")
+    _legend(axis)
+    evolution, axes = new_figure(max(len(colours), 1), width=10.5, height=3.8)
+    for axis, name in zip(axes, colours, strict=False):
+        rows = [r for r in results.rows if r["algorithm"] == name]
+        for shade, row in zip(np.linspace(0.3, 1.0, len(rows)), rows, strict=True):
+            x, y = results.curve(row, "steps"), results.curve(row, "nmse")
+            if x is not None and y is not None:
+                axis.plot(x, y, color=colours[name], alpha=shade, lw=1.2, label=row["detail"])
+        axis.set(title=name, xlabel="step", ylabel="NMSE, %", xscale="log", yscale="log")
+        _legend(axis)
+    return {
+        "rate": Picture(
+            figure,
+            "Variance of theta over runs against the number of particles, with fitted lines.",
+        ),
+        "evolution": Picture(evolution, "Mean NMSE over runs against the step, for each N."),
+    }
+
+
+def ablation_figures(results: Results) -> dict[str, Picture]:
+    """NMSE against the smoothing, with bands, the two proxes side by side."""
+    names = list(dict.fromkeys(row["algorithm"] for row in results.rows))
+    figure, axes = new_figure(max(len(names), 1), width=11.0, height=3.8)
+    for axis, name in zip(axes, names, strict=False):
+        for prox, variant in (("approximate", "published"), ("exact", "corrected")):
+            rows = [
+                r
+                for r in results.rows
+                if (r["algorithm"], r["prox"]) == (name, prox) and r["nmse_last"] is not None
+            ]
+            if not rows:
+                continue
+            x = np.array([row["smoothing"] for row in rows])
+            y = np.array([row["nmse_last"] for row in rows])
+            half = 1.96 * np.array([r["nmse_last_sd"] or 0.0 for r in rows])
+            half /= np.sqrt([max(r["replicates"] * r["finite"], 1) for r in rows])
+            axis.plot(x, y, "o-", ms=3, color=COLOURS[variant], label=f"{prox} prox")
+            axis.fill_between(
+                x, np.maximum(y - half, 1e-3 * y), y + half, color=COLOURS[variant], alpha=0.2, lw=0
+            )
+        step = next(row["step_size"] for row in results.rows if row["algorithm"] == name)
+        axis.set(title=f"{name}, step {step:g}", xscale="log", yscale="log")
+        axis.set(xlabel="smoothing lam", ylabel="NMSE of the last iterate, %")
+        _legend(axis)
+    return {
+        "ablation": Picture(
+            figure,
+            "NMSE over a grid of smoothings at the published step, with the published "
+            "approximation of the prox and with the exact one; bands: 95 % confidence of the mean.",
+        )
+    }

@@ -1,0 +1,1 @@
+"""Images: files in and out, quality measures, restoration."""

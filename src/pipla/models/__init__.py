@@ -1,0 +1,1 @@
+"""The smooth part and the model."""

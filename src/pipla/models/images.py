@@ -1,0 +1,47 @@
+r"""Models of images: Gaussian observations and a total variation prior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pipla.models.likelihoods import GaussianLikelihood
+from pipla.models.model import Model
+from pipla.operators import Operator
+from pipla.prox import TVStrength
+
+#: Iterations of the dual of total variation in each step: more change the strength by .1 %.
+PROX_ITERATIONS = 5
+
+
+def tv_model(
+    operator: Operator,
+    observed: Any,
+    noise: float | None,
+    *,
+    isotropic: bool = False,
+    axes: tuple[int, ...] | None = None,
+    iterations: int = PROX_ITERATIONS,
+) -> Model:
+    r"""Gaussian observations of a picture whose prior is $e^{\theta}\mathrm{TV}(x)$.
+
+    With `noise=None` theta is a dict of `"strength"` and `"noise"`, the logarithms of both;
+    otherwise it is the logarithm of the strength. `axes` are those that differences are taken
+    along; each position along the others (colours) is a picture of its own with the same strength.
+    """
+    shape = jax.eval_shape(operator.adjoint, jnp.asarray(observed, jnp.result_type(float))).shape
+    along = tuple(range(len(shape))) if axes is None else axes
+    pictures = np.prod([size for axis, size in enumerate(shape) if axis not in along], initial=1)
+    # Total variation does not see the brightness of a picture (E7).
+    degrees = float(np.prod(shape) - pictures)
+    # The tolerance is never reached in so few iterations: their number is what counts.
+    term = TVStrength(
+        isotropic=isotropic, axes=axes, max_iterations=iterations, tolerance=1e-9, degrees=degrees
+    )
+    if noise is not None:
+        return Model(GaussianLikelihood(operator, observed, noise), term)
+    likelihood = GaussianLikelihood(operator, observed, None, theta="noise")
+    return Model(likelihood, term.on(theta="strength"))

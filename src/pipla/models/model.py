@@ -1,0 +1,246 @@
+r"""A latent variable model $p_\theta(x, y) \propto e^{-U(\theta, x)}$ with $U = g_1 + g_2$.
+
+The model knows its potential and how to evaluate it over a cloud of particles. It knows
+nothing of step sizes or randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from pipla import _checks
+from pipla.prox.base import Solution, Term, Zero
+
+Smooth = Callable[[PyTree, PyTree, PyTree], Float[Array, ""]]
+Metric = Callable[[PyTree, PyTree], PyTree]
+
+
+class Gradients(NamedTuple):
+    """The slope of the potential: averaged over particles for theta, one each for the particles."""
+
+    theta: PyTree
+    particles: PyTree
+
+
+class Model(eqx.Module):
+    r"""A smooth potential $g_1(\theta, x, \text{data})$ and a non-smooth term $g_2(\theta, x)$.
+
+    Arguments:
+        smooth: minus the log of the smooth part of the density, `smooth(theta, x, data)`, for
+            one particle `x`; returns a scalar. `None` when the whole potential is non-smooth.
+        nonsmooth: a term of `pipla.prox`, or `None`.
+        data: what `smooth` needs besides theta and x: any pytree of arrays.
+        metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
+            which algorithms multiply their step in that leaf. `noncentred` sets it, so that a
+            step keeps its length in the units of x whatever theta is.
+
+    Example:
+        >>> import jax.numpy as jnp, pipla
+        >>> model = pipla.Model(lambda theta, x, y: jnp.sum((x - y) ** 2) / 2,
+        ...                     pipla.prox.LaplaceLocation(), data=jnp.ones(3))
+        >>> model.potential(jnp.zeros(()), jnp.ones(3)).item()
+        3.0
+    """
+
+    smooth: Smooth | None
+    nonsmooth: Term
+    data: PyTree
+    metric: Metric | None
+
+    def __init__(
+        self,
+        smooth: Smooth | None,
+        nonsmooth: Term | None = None,
+        data: PyTree = None,
+        metric: Metric | None = None,
+    ) -> None:
+        if smooth is None and nonsmooth is None:
+            raise ValueError(
+                "smooth and nonsmooth are both None: the model is empty. Give `smooth`, a "
+                "function (theta, x, data) -> scalar, a term of `pipla.prox`, or both."
+            )
+        if smooth is not None and not callable(smooth):
+            raise TypeError(
+                "smooth must be a function (theta, x, data) -> scalar, got "
+                f"{type(smooth).__name__}."
+            )
+        if nonsmooth is not None and not isinstance(nonsmooth, Term):
+            hint = "; call it: `L1()`, not `L1`" if isinstance(nonsmooth, type) else ""
+            raise TypeError(
+                f"nonsmooth must be a term of pipla.prox, got {_describe(nonsmooth)}{hint}."
+            )
+        if metric is not None and not callable(metric):
+            raise TypeError(f"metric must be a function (theta, x), got {type(metric).__name__}.")
+        # Lists of numbers and NumPy arrays become arrays once, here, and not at every call.
+        data = _checks.arrays("data", data)
+        _checks.finite("data", data)
+        self.smooth = smooth
+        self.nonsmooth = Zero() if nonsmooth is None else nonsmooth
+        self.data = data
+        self.metric = metric
+
+    def smooth_value(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
+        """$g_1$ at one particle."""
+        if self.smooth is None:
+            return jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
+        return self.smooth(theta, x, self.data)
+
+    def potential(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
+        """$U = g_1 + g_2$ at one particle."""
+        return self.smooth_value(theta, x) + self.nonsmooth.value(theta, x)
+
+    def gradients(
+        self,
+        theta: PyTree,
+        particles: PyTree,
+        *,
+        nonsmooth_theta: bool = False,
+        nonsmooth_x: bool = False,
+    ) -> Gradients:
+        r"""$\frac1N \sum_i \nabla_\theta$ and $\nabla_{x_i}$ of $g_1$, in one reverse pass.
+
+        The sum over particles has both: its theta derivative is the sum wanted, and its
+        derivative in $x_i$ is that of particle i alone. `nonsmooth_theta` and `nonsmooth_x` add
+        the (sub)gradient of $g_2$ in theta and in x: the hybrid schemes need the first, the
+        schemes that know no prox need both.
+        """
+
+        def total(theta: PyTree, particles: PyTree) -> Float[Array, ""]:
+            def one(x: PyTree) -> Float[Array, ""]:
+                value = self.smooth_value(theta, x)
+                if nonsmooth_theta or nonsmooth_x:
+                    held_theta = theta if nonsmooth_theta else jax.lax.stop_gradient(theta)
+                    held_x = x if nonsmooth_x else jax.lax.stop_gradient(x)
+                    value = value + self.nonsmooth.value(held_theta, held_x)
+                return value
+
+            return jnp.sum(jax.vmap(one)(particles))
+
+        theta_slope, particle_slope = jax.grad(total, argnums=(0, 1))(theta, particles)
+        count = num_particles(particles)
+        return Gradients(jax.tree.map(lambda g: g / count, theta_slope), particle_slope)
+
+    def particle_scale(self, theta: PyTree, particles: PyTree) -> PyTree:
+        """One number for each leaf of x: the metric at theta, or 1."""
+        if self.metric is None:
+            return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
+        return self.metric(theta, jax.tree.map(lambda leaf: leaf[0], particles))
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        r"""Theta where the mean potential over the cloud is smallest, in closed form.
+
+        The terms, and a smooth part that offers `closed_form` (`GaussianLikelihood` does), each set
+        their own parts of theta; a smooth part that does not must not depend on theta.
+        """
+        known: Any = getattr(self.smooth, "closed_form", None)
+        if known is not None:
+            theta = known(theta, particles)
+        elif self._smooth_uses_theta(theta, particles):
+            raise TypeError(
+                "theta_update='closed-form' needs a smooth part that does not depend on theta, or "
+                "knows its best theta (pipla.GaussianLikelihood); use 'gradient'."
+            )
+        return self.nonsmooth.closed_form(theta, particles)
+
+    def _smooth_uses_theta(self, theta: PyTree, particles: PyTree) -> bool:
+        if self.smooth is None:
+            return False
+        x = jax.tree.map(lambda leaf: leaf[0], particles)
+        program = jax.make_jaxpr(lambda theta: self.smooth_value(theta, x))(theta).jaxpr
+        inputs = {id(variable) for variable in program.invars}
+        return any(id(used) in inputs for step in program.eqns for used in step.invars)
+
+    def warm_start(self, theta: PyTree, particles: PyTree) -> PyTree:
+        """The warm start of the prox for every particle."""
+        return jax.vmap(lambda x: self.nonsmooth.warm_start(theta, x))(particles)
+
+    def solve(
+        self, theta: PyTree, particles: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        """The joint prox of every particle at the shared theta: each answers with its own theta."""
+        return jax.vmap(self.nonsmooth.solve, in_axes=(None, 0, None, None, 0))(
+            theta, particles, lam_theta, lam_x, warm
+        )
+
+    def check(self, theta: PyTree, particles: PyTree) -> None:
+        """Evaluate shapes and dtypes once; raise an error that names what does not fit."""
+        x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), particles)
+        if self.smooth is not None:
+            value = self._smooth_shape(theta, x)
+            if not isinstance(value, jax.ShapeDtypeStruct) or value.shape != ():
+                raise ValueError(
+                    "smooth must return a scalar for one particle, got "
+                    f"{_describe(value)}; sum over the data, and write smooth for a single x "
+                    "(pipla adds the particle axis)."
+                )
+            if not jnp.issubdtype(value.dtype, jnp.floating):
+                raise TypeError(
+                    f"smooth must return a real floating scalar, got dtype {value.dtype}; "
+                    "it is minus a log density."
+                )
+        value = jax.eval_shape(self.nonsmooth.value, theta, x)
+        if value.shape != ():
+            raise ValueError(
+                f"nonsmooth must have a scalar value, but {type(self.nonsmooth).__name__}.value "
+                f"has shape {value.shape}."
+            )
+        lam = jnp.ones((), jnp.result_type(*jax.tree.leaves(x)))
+        point = jax.eval_shape(self.nonsmooth.prox, theta, x, lam, lam)
+        given = jax.tree.map(_shape_of, (theta, x))
+        if jax.tree.map(_shape_of, point) != given:
+            raise ValueError(
+                f"the prox of {type(self.nonsmooth).__name__} must keep the structure, shapes and "
+                f"dtypes of (theta, x): expected {given}, got {jax.tree.map(_shape_of, point)}."
+            )
+        self._require_particle_axis(theta, particles)
+
+    def _require_particle_axis(self, theta: PyTree, particles: PyTree) -> None:
+        """Numbers in a row may be particles, or one particle whose axis was forgotten.
+
+        A function that broadcasts takes either, and would sample something else without a word.
+        """
+        number = num_particles(particles)
+        if number == 1 or any(leaf.ndim > 1 for leaf in jax.tree.leaves(particles)):
+            return
+        try:
+            as_one = jax.eval_shape(self.potential, theta, particles)
+        except Exception:  # a user's function may raise anything at a shape it is not made for
+            return
+        if as_one.shape == ():
+            raise ValueError(
+                f"particles must have a leading axis, got shape ({number},): for this model that "
+                f"may be {number} particles of one number, or one particle of {number} numbers "
+                f"without that axis; give shape ({number}, 1) or (num_particles, {number})."
+            )
+
+    def _smooth_shape(self, theta: PyTree, x: PyTree) -> Any:
+        try:
+            return jax.eval_shape(self.smooth_value, theta, x)
+        except (TypeError, ValueError) as error:
+            kind = ValueError if isinstance(error, ValueError) else TypeError
+            raise kind(
+                "smooth(theta, x, data) failed for theta "
+                f"{jax.tree.map(_shape_of, theta)} and one particle {jax.tree.map(_shape_of, x)} "
+                f"(particles without their leading axis): {error}"
+            ) from error
+
+
+def num_particles(particles: PyTree) -> int:
+    """The length of the leading axis."""
+    return jax.tree.leaves(particles)[0].shape[0]
+
+
+def _shape_of(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return f"shape {value.shape}"
+    return value.__name__ if isinstance(value, type) else type(value).__name__

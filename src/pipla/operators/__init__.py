@@ -1,0 +1,30 @@
+r"""Linear operators $H$: what maps x to the observations without noise.
+
+| operators | what |
+|---|---|
+| `Identity`, `Mask` | denoising; missing or weighted elements |
+| `Dense`, `Separable` | a matrix; one matrix per axis |
+| `CircularConvolution`, `WindowMean`, `convolution` | blurs; `convolution` picks one by boundary |
+| `last @ first` | composition |
+| `Operator` | what your own operator subclasses: `apply`, `adjoint` |
+"""
+
+from pipla.operators.convolutions import CircularConvolution, WindowMean, convolution
+from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Fourier, Rotations
+from pipla.operators.linear import Composed, Dense, Identity, Mask, Operator, Separable
+
+__all__ = [
+    "CircularConvolution",
+    "Composed",
+    "Dense",
+    "Diagonal",
+    "Eigenbasis",
+    "Fourier",
+    "Identity",
+    "Mask",
+    "Operator",
+    "Rotations",
+    "Separable",
+    "WindowMean",
+    "convolution",
+]

@@ -1,0 +1,1 @@
+"""Machine code for CPUs. Every kernel has a JAX twin."""

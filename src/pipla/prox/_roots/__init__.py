@@ -1,0 +1,1 @@
+"""Scalar equations behind the joint proximal maps."""

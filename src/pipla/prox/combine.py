@@ -1,0 +1,189 @@
+"""A calculus of terms: scale, translate, address parts of theta and x. `sums` adds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from pipla._checks import Number, as_float, hyperparameter, positive_number, stays
+from pipla.prox._address import Address, keys_of, part, parts_of, put_part
+from pipla.prox.base import Iterative, Scalar, Solution, Term
+
+
+class Around(Iterative):
+    """Another term, in some guise."""
+
+    term: Term
+
+    @property
+    def uses_theta(self) -> bool:  # type: ignore[override]
+        """Whether the term inside does."""
+        return self.term.uses_theta
+
+    @property
+    def finite(self) -> bool:  # type: ignore[override]
+        """Whether the term inside is."""
+        return self.term.finite
+
+
+class Scaled(Around):
+    r"""$w\, g_2$ for $w > 0$: its prox is that of $g_2$ with both smoothings multiplied by $w$."""
+
+    weight: Number = hyperparameter()
+
+    def __check_init__(self) -> None:
+        positive_number("weight", self.weight)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        value = self.term.value(theta, x)
+        return self.weight.astype(value.dtype) * value
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(theta, x)
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        both = self._times(lam_theta), self._times(lam_x)
+        solution = self.term.solve(theta, x, *both, warm)
+        return solution._replace(gap=solution.gap * self.weight.astype(solution.gap.dtype))
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        value = self.term.envelope(theta, x, self._times(lam_theta), self._times(lam_x))
+        return self.weight.astype(value.dtype) * value
+
+    def _times(self, lam: PyTree) -> PyTree:
+        def times(leaf: Any) -> Any:
+            if stays(leaf):
+                return leaf  # a theta that is known to stay still is
+            number = as_float(leaf)
+            return number * self.weight.astype(number.dtype)
+
+        return jax.tree.map(times, lam)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, particles)
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda unit: unit / self.weight.astype(unit.dtype) ** 2, self.term.time_unit(theta, x)
+        )
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        largest = self.term.largest_smoothing(theta, x)
+        return largest / self.weight.astype(largest.dtype)
+
+
+class Translated(Around):
+    r"""$g_2(\theta, x - s)$: its prox is that of $g_2$ between two shifts."""
+
+    shift: PyTree
+
+    def _moved(self, x: PyTree, sign: int) -> PyTree:
+        given, wanted = (str(jax.tree.structure(tree)) for tree in (self.shift, x))
+        if given != wanted:
+            raise TypeError(
+                f"shift must have the structure of x, got {given} for an x of structure {wanted}; "
+                "`.on(x=...)` addresses a part of x."
+            )
+
+        def move(leaf: Array, shift: Array) -> Array:
+            if jnp.shape(shift) not in ((), jnp.shape(leaf)):
+                raise ValueError(
+                    "shift must be a number or have the shape of x, "
+                    f"but its shape is {jnp.shape(shift)} and that of x is {jnp.shape(leaf)}."
+                )
+            return leaf + sign * jnp.asarray(shift, leaf.dtype)
+
+        return jax.tree.map(move, x, self.shift)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.value(theta, self._moved(x, -1))
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(theta, self._moved(x, -1))
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        solution = self.term.solve(theta, self._moved(x, -1), lam_theta, lam_x, warm)
+        return solution._replace(x=self._moved(solution.x, 1))
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        # Not by way of the proximal point: shifted there and back, it may lie outside by rounding.
+        return self.term.envelope(theta, self._moved(x, -1), lam_theta, lam_x)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, jax.vmap(lambda x: self._moved(x, -1))(particles))
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.time_unit(theta, x)
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.largest_smoothing(theta, x)
+
+
+class On(Around):
+    """A term acting on named parts of theta and x; the other parts pass through unchanged."""
+
+    theta: Address | None = eqx.field(static=True, default=None)
+    x: Address | None = eqx.field(static=True, default=None)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(part("theta", theta, self.theta), part("x", x, self.x))
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        solution = self.term.solve(*self._parts(theta, x, lam_theta, lam_x), warm)
+        return solution._replace(
+            theta=put_part(theta, self.theta, solution.theta),
+            x=put_part(x, self.x, solution.x),
+        )
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        return self.term.envelope(*self._parts(theta, x, lam_theta, lam_x))
+
+    def _parts(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+    ) -> tuple[PyTree, PyTree, PyTree, PyTree]:
+        return (
+            part("theta", theta, self.theta),
+            part("x", x, self.x),
+            _part_of_smoothing("lam_theta", lam_theta, self.theta),
+            _part_of_smoothing("lam_x", lam_x, self.x),
+        )
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        own = part("theta", theta, self.theta)
+        best = self.term.closed_form(own, part("x", particles, self.x))
+        return put_part(theta, self.theta, best)
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
+        return put_part(super().time_unit(theta, x), self.x, own)
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.largest_smoothing(part("theta", theta, self.theta), part("x", x, self.x))
+
+
+def _part_of_smoothing(name: str, lam: PyTree, address: Address | None) -> PyTree:
+    """A number is the smoothing of every part below it; a pytree has one of its own for each."""
+    for key in keys_of(address):
+        if jax.tree_util.all_leaves([lam]):
+            break
+        parts = parts_of(lam)
+        if key not in parts:
+            raise ValueError(
+                f"{name} must be a number or have one for each part; "
+                f"it has {list(parts)}, but a term is `.on` part {address!r}."
+            )
+        lam = parts[key]
+    return lam
