@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
 from sklearn.base import clone
 from typer.testing import CliRunner
 
 import pipla
 from pipla.cli import app as cli
 from pipla.cli import deblur
+from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
 from pipla.imaging.restoration import estimate_noise, tv_model
 from pipla.operators import Dense, Identity, Mask, blur, convolution
 

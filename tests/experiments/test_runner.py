@@ -3,9 +3,9 @@
 import pytest
 
 from pipla.experiments import find, load, names, run
-from pipla.experiments.theta import measure
 from pipla.experiments.base import APPROXIMATION
 from pipla.experiments.registry import UnknownNameError, pick, select
+from pipla.experiments.theta import measure
 
 QUIET = {"say": lambda line: None, "progress": False}
 

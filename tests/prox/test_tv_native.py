@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pipla import prox
-from pipla.prox import total_variation, tv_native
+from pipla.prox import total_variation
+from pipla.prox._kernels import tv as tv_native
 
 pytest.importorskip("numba")
 solve = jax.jit(lambda term, x, lam, warm: term.solve(None, x, 0.0, lam, warm))

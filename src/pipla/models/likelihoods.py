@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla import _checks
+from pipla._trees import Address, part, put_part
 from pipla.operators import Operator
 from pipla.operators.eigenbasis import Eigenbasis
-from pipla.prox._address import Address, part, put_part
 
 
 class GaussianLikelihood(eqx.Module):

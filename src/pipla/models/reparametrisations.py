@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla._checks import require_scalar
-from pipla.prox._address import part, put_part
+from pipla._trees import part, put_part
 from pipla.prox.combine import On
 
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PyTree
 from pipla._checks import require_floating, require_smoothing
 
 if TYPE_CHECKING:
-    from pipla.prox._address import Address
+    from pipla._trees import Address
 
 Scalar = Float[Array, ""]
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla._checks import Number, as_float, hyperparameter, positive_number, stays
-from pipla.prox._address import Address, keys_of, part, parts_of, put_part
+from pipla._trees import Address, keys_of, part, parts_of, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from pipla.prox._address import Path, keys_of, part, put_part
+from pipla._trees import Path, keys_of, part, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term, Zero
 from pipla.prox.combine import On, Scaled, Translated
 

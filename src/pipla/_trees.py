@@ -1,0 +1,158 @@
+"""Pytrees: arithmetic leaf by leaf, one particle of many, and parts addressed by name."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+#: Names a part of a pytree: a dict key or attribute ("w"), an index (0), or a path ("layer", 0).
+Address = str | int | tuple[str | int, ...]
+Path = tuple[str | int, ...]
+
+
+# Arithmetic. #
+
+
+def add(first: PyTree, second: PyTree) -> PyTree:
+    """The sum, leaf by leaf."""
+    return jax.tree.map(jnp.add, first, second)
+
+
+def subtract(first: PyTree, second: PyTree) -> PyTree:
+    """The difference, leaf by leaf."""
+    return jax.tree.map(jnp.subtract, first, second)
+
+
+def multiply(first: PyTree, second: PyTree) -> PyTree:
+    """The product, leaf by leaf."""
+    return jax.tree.map(jnp.multiply, first, second)
+
+
+def scale(factor: Any, tree: PyTree) -> PyTree:
+    """Every leaf times one number."""
+    return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+
+def zeros_like(tree: PyTree) -> PyTree:
+    """Zeros in the shapes of `tree`."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def dot(first: PyTree, second: PyTree) -> Any:
+    """The inner product over all leaves."""
+    return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), first, second)))
+
+
+def norm(tree: PyTree) -> Any:
+    """The Euclidean norm over all leaves."""
+    return jnp.sqrt(dot(tree, tree))
+
+
+def safe_norm(tree: PyTree) -> Array:
+    """The Euclidean norm in units of the largest entry, whose square may overflow."""
+    largest = functools.reduce(jnp.maximum, [jnp.max(jnp.abs(x)) for x in jax.tree.leaves(tree)])
+    unit = jnp.where(largest > 0, largest, 1.0)
+    return unit * norm(jax.tree.map(lambda leaf: leaf / unit, tree))
+
+
+# Particles and dtypes. #
+
+
+def num_particles(particles: PyTree) -> int:
+    """The length of the leading axis."""
+    return jax.tree.leaves(particles)[0].shape[0]
+
+
+def first(particles: PyTree) -> PyTree:
+    """The first particle."""
+    return jax.tree.map(lambda leaf: leaf[0], particles)
+
+
+def mean(particles: PyTree) -> PyTree:
+    """The mean over the leading axis."""
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), particles)
+
+
+def size(tree: PyTree) -> int:
+    """The number of elements in all leaves."""
+    return sum(jnp.size(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def dtype(tree: PyTree) -> Any:
+    """The common dtype of the leaves."""
+    return jnp.result_type(*jax.tree.leaves(tree))
+
+
+def one_dtype(tree: PyTree) -> PyTree:
+    """`tree` with all leaves in their common dtype."""
+    common = dtype(tree)
+    return jax.tree.map(lambda leaf: leaf.astype(common), tree)
+
+
+def brief(tree: PyTree, most: int = 4) -> str:
+    """`-4.61` or `(0.12, -3.4, ...)`: the first few numbers, four digits each."""
+    numbers = [f"{v:.4g}" for leaf in jax.tree.leaves(tree) for v in np.ravel(leaf)[: most + 1]]
+    shown = ", ".join(numbers[:most]) + (", ..." if len(numbers) > most else "")
+    return shown if len(numbers) == 1 else f"({shown})"
+
+
+# Parts by name. #
+
+
+def part(name: str, tree: PyTree, address: Address | None) -> PyTree:
+    """The addressed part of `tree`, or an error that lists the parts there are."""
+    for key in keys_of(address):
+        parts = parts_of(tree)
+        if key not in parts:
+            raise ValueError(
+                f"`.on({name}={address!r})` names a part that {name} does not have; "
+                f"its parts are {list(parts) or 'none (it is a single array)'}."
+            )
+        tree = parts[key]
+    return tree
+
+
+def parts_of(tree: PyTree) -> dict[str | int, PyTree]:
+    """The parts of a pytree by name; none for an array."""
+    if isinstance(tree, dict):
+        return tree
+    if hasattr(tree, "_asdict"):
+        return tree._asdict()
+    if isinstance(tree, list | tuple):
+        return dict(enumerate(tree))
+    fields: Any = vars(tree) if dataclasses.is_dataclass(tree) else {}
+    return dict(fields)
+
+
+def put_part(tree: PyTree, address: Address | None, new: PyTree) -> PyTree:
+    """`tree` with the addressed part replaced."""
+    keys = keys_of(address)
+    if not keys:
+        return new
+    key, rest = keys[0], keys[1:]
+    inner = put_part(parts_of(tree)[key], rest, new)
+    if isinstance(tree, dict):
+        changed: Any = copy.copy(tree)  # keeps its kind: an OrderedDict is another pytree
+        changed[key] = inner
+        return changed
+    if hasattr(tree, "_replace"):
+        return tree._replace(**{str(key): inner})
+    if isinstance(tree, list | tuple):
+        return type(tree)(inner if i == key else leaf for i, leaf in enumerate(tree))
+    changed = copy.copy(tree)  # a dataclass, perhaps frozen and with an __init__ of its own
+    object.__setattr__(changed, str(key), inner)
+    return changed
+
+
+def keys_of(address: Address | None) -> Path:
+    """The address as a path."""
+    if address is None:
+        return ()
+    return address if isinstance(address, tuple) else (address,)
