@@ -4,13 +4,10 @@ Proximal interacting particle Langevin algorithms on JAX. Start with `Model`, a 
 `pipla.prox`, an algorithm such as `PIPGLA`, and `run`.
 """
 
+from pipla import operators, problems, prox, tuning
 from pipla._threads import one_thread_per_device
-
-one_thread_per_device()  # before JAX starts, which the imports below do not
-
-from pipla import operators, problems, prox, tuning  # noqa: E402
-from pipla._version import __version__  # noqa: E402
-from pipla.algorithms import (  # noqa: E402
+from pipla._version import __version__
+from pipla.algorithms import (
     IPLA,
     MYIPLA,
     MYPGD,
@@ -28,18 +25,20 @@ from pipla.algorithms import (  # noqa: E402
     Annealed,
     MetropolisAdjusted,
 )
-from pipla.engine.map_estimate import MapEstimate, map_estimate  # noqa: E402
-from pipla.engine.result import Result, Status, load  # noqa: E402
-from pipla.engine.run import resume, run  # noqa: E402
-from pipla.engine.save import Save  # noqa: E402
-from pipla.engine.sweep import SweepResult, sweep  # noqa: E402
-from pipla.imaging.restoration import Restoration, restore  # noqa: E402
-from pipla.models import likelihoods  # noqa: E402
-from pipla.models.likelihoods import GaussianLikelihood  # noqa: E402
-from pipla.models.model import Model  # noqa: E402
-from pipla.models.noncentred import noncentred  # noqa: E402
-from pipla.operators import blur  # noqa: E402
-from pipla.tuning.rule import Recommended, recommended  # noqa: E402
+from pipla.engine import hooks
+from pipla.engine.map_estimate import MapEstimate, map_estimate
+from pipla.engine.result import Result, Status
+from pipla.engine.run import resume, run
+from pipla.engine.save import Save
+from pipla.engine.storage import load
+from pipla.engine.sweep import SweepResult, sweep
+from pipla.imaging.restoration import Restoration, restore
+from pipla.models import likelihoods
+from pipla.models.likelihoods import Gaussian as GaussianLikelihood
+from pipla.models.model import Model
+from pipla.models.noncentred import noncentred
+from pipla.operators import blur
+from pipla.tuning.rule import Recommended, recommended
 
 __all__ = [
     "IPLA",
@@ -69,10 +68,12 @@ __all__ = [
     "SweepResult",
     "__version__",
     "blur",
+    "hooks",
     "likelihoods",
     "load",
     "map_estimate",
     "noncentred",
+    "one_thread_per_device",
     "operators",
     "problems",
     "prox",

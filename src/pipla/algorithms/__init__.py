@@ -1,12 +1,21 @@
-"""The algorithm family: schemes that share one kernel, and the paper's names for them."""
+"""The algorithm family: schemes that share one kernel, the paper's names for them, wrappers."""
 
-from pipla.algorithms.base import Algorithm, Info, Limits, State
+from pipla.algorithms.base import (
+    Algorithm,
+    Condition,
+    Curvature,
+    Geometry,
+    Info,
+    Number,
+    number,
+    register,
+)
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
 from pipla.algorithms.exponential import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
-from pipla.algorithms.langevin import Langevin
+from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.algorithms.metropolis import MetropolisAdjusted
 from pipla.algorithms.presets import (
     IPLA,
@@ -24,8 +33,7 @@ from pipla.algorithms.presets import (
     SOUL,
 )
 from pipla.algorithms.skrock import StabilisedEuler
-from pipla.algorithms.wrappers.adaptive import Adaptive
-from pipla.algorithms.wrappers.annealed import Annealed
+from pipla.algorithms.wrappers import Adaptive, Annealed, Wrapper, WrapperState
 
 __all__ = [
     "IPLA",
@@ -44,15 +52,25 @@ __all__ = [
     "Adaptive",
     "Algorithm",
     "Annealed",
+    "Condition",
+    "Curvature",
     "EnvelopeEuler",
     "Euler",
     "ExponentialFlow",
     "ForwardBackward",
     "FullProx",
+    "Geometry",
     "Info",
     "Langevin",
-    "Limits",
     "MetropolisAdjusted",
+    "Move",
+    "Noise",
+    "Number",
+    "Scales",
     "StabilisedEuler",
     "State",
+    "Wrapper",
+    "WrapperState",
+    "number",
+    "register",
 ]

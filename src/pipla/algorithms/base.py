@@ -3,73 +3,147 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, NamedTuple, Self
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla.models.model import Model
 
+#: A hyperparameter as users give it; it is stored as an array leaf.
+Number = float | int | np.ndarray | Array
 
-class State(NamedTuple):
-    """What the next step needs, and nothing else."""
 
-    theta: PyTree
-    particles: PyTree
-    warm: PyTree  # warm starts of an iterative prox, one a particle
-    optimizer: PyTree  # the state of `theta_optimizer`
+class Position(Protocol):
+    """What every state shows: where theta and the particles are."""
+
+    @property
+    def theta(self) -> PyTree:
+        """The parameter."""
+
+    @property
+    def particles(self) -> PyTree:
+        """The particles; the leading axis of every leaf counts them."""
+
+
+StateT = TypeVar("StateT", bound=Position)
+AlgorithmT = TypeVar("AlgorithmT", bound="type[Algorithm]")
 
 
 class Info(NamedTuple):
-    """What a person may want to see of a step; what nobody reads is not computed."""
+    """What a person may want to see of a step. What nobody reads is not computed."""
 
-    theta_gradient: PyTree  # the mean slope of g1 (and of g2, in hybrid schemes) in theta
-    particle_gradient: PyTree  # the slope of g1 at each particle
+    theta_gradient: PyTree  # the mean gradient of g1 (in hybrid schemes of U) in theta
+    particle_gradient: PyTree  # the gradient of g1 at each particle
     prox_gap: Float[Array, ""]  # the largest duality gap among the particles; 0 for closed forms
 
 
-class Limits(NamedTuple):
-    """Where theory holds: the largest step size, the range of the smoothing, and who says so."""
+class Suggested(NamedTuple):
+    """Numbers that suit a curvature."""
 
-    step_size: Float[Array, ""]
-    smoothing: tuple[Float[Array, ""], Float[Array, ""]] | None
+    step_size: float
+    smoothing: float
+    stiffness: float  # L, or 1 where g1 is flat
+    convexity: float  # mu, or 0 where g1 is not convex
+
+
+class Curvature(NamedTuple):
+    r"""$L$, the largest modulus among the eigenvalues of the (scaled) Hessian of g1, and $\mu$,
+    the smallest eigenvalue, over a few particles.
+
+    Power iteration sees a small $\mu$ beside a large $L$ only up to a few percent of $L$.
+    """
+
+    largest: Float[Array, ""]
+    smallest: Float[Array, ""]
+
+    def suggest(
+        self, smoothing: Number | None = None, largest_smoothing: float = math.inf
+    ) -> Suggested:
+        r"""The smoothing $1/L$ (if not given, and if not too large), and the step size
+        $0.98/(L + 1/\lambda + \mu)$, which is inside the conditions of every theorem.
+        """
+        # A flat g1 sets no scale of its own: fall back on unit curvature.
+        stiffness = float(self.largest) if float(self.largest) > 0 else 1.0
+        convexity = max(float(self.smallest), 0.0)
+        chosen = (
+            float(smoothing) if smoothing is not None else min(1 / stiffness, largest_smoothing)
+        )
+        return Suggested(0.98 / (stiffness + 1 / chosen + convexity), chosen, stiffness, convexity)
+
+
+class Geometry(Protocol):
+    """What `pipla.tuning` measures of a model where a run starts: each when asked for, and once."""
+
+    def theta_scale(self) -> PyTree:
+        """One scale per leaf of theta that brings theta to the pace of x."""
+
+    def curvature(self, theta_scale: PyTree) -> Curvature:
+        """The curvature of g1 in the metric of this scale. Parts whose scale is 0 do not count."""
+
+    def largest_smoothing(self) -> float:
+        """The largest smoothing for which the joint prox stays in theta's own basin."""
+
+
+class Condition(NamedTuple):
+    """A range in which theory wants a number, and its source."""
+
+    name: str
+    value: Array
+    low: float
+    high: float
     source: str
+    constant: str  # what the range depends on: "L = 4.2"
 
 
-class Algorithm(eqx.Module):
-    """Hyperparameters as array leaves, choices as static fields; no loops, no I/O."""
+class Algorithm(eqx.Module, Generic[StateT]):
+    """Hyperparameters as array leaves, choices as static fields; no loops, no I/O.
 
-    #: The numbers without which a step cannot be made; `None` leaves one to `pipla.tuning`.
-    needs: ClassVar[tuple[str, ...]] = ()
+    An algorithm of your own writes `init` and `step`. The other methods have defaults.
+    """
 
-    #: Whether `limits` depend on the curvature at all, which costs a power iteration to measure.
-    limited: ClassVar[bool] = True
+    #: The fields for which a sweep accepts arrays of numbers.
+    swept: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
-    def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
+    def init(self, model: Model, theta: PyTree, particles: PyTree) -> StateT:
         """The state before the first step."""
 
     @abc.abstractmethod
-    def step(self, key: Key[Array, ""], state: State, model: Model) -> tuple[State, Info]:
+    def step(self, key: Key[Array, ""], state: StateT, model: Model) -> tuple[StateT, Info]:
         """One step. All its randomness comes from `key`."""
 
-    @abc.abstractmethod
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Raise an error if this algorithm cannot run from this start."""
 
-    @abc.abstractmethod
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        """Where theory holds when the Hessian of g1 has these extreme eigenvalues."""
-
-    @property
-    def scheme_itself(self) -> Algorithm:
-        """What holds the numbers: the algorithm, or the scheme that it drives."""
+    def completed(self, geometry: Geometry) -> Self:
+        """This algorithm with the numbers that were left out chosen for this geometry."""
         return self
 
-    def filled(self, numbers: dict[str, PyTree]) -> Self:
-        """With these numbers, which were left out."""
+    def conditions(self, geometry: Geometry) -> Sequence[Condition]:
+        """The conditions of the theory on its numbers."""
+        return ()
+
+    def rescaled(self, factor: Number) -> Self:
+        """This algorithm with its steps multiplied by `factor`."""
+        raise TypeError(f"{self.label} has no step size that another algorithm could change.")
+
+    def with_theta(self, state: StateT, theta: PyTree) -> StateT:
+        """`state` with another theta."""
+        return eqx.tree_at(lambda s: s.theta, state, theta)
+
+    def with_numbers(self, **numbers: PyTree) -> Self:
+        """This algorithm with these numbers in the place of its own."""
+        known = {field.name for field in dataclasses.fields(self)}
+        for name in numbers:
+            if name not in known:
+                raise TypeError(f"{self.label} has no number {name!r}.")
         return eqx.tree_at(
             lambda a: [getattr(a, name) for name in numbers],
             self,
@@ -77,8 +151,78 @@ class Algorithm(eqx.Module):
             is_leaf=lambda leaf: leaf is None,
         )
 
-    def missing(self) -> tuple[str, ...]:
-        """The hyperparameters that were left to `pipla.tuning`."""
-        unset = tuple(name for name in self.needs if getattr(self, name) is None)
-        automatic = isinstance(getattr(self, "theta_scale", None), str)
-        return unset + (("theta_scale",) if automatic else ())
+    def numbers(self) -> dict[str, Array]:
+        """Its numbers by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if eqx.is_array(value)}
+
+    def settings(self) -> list[Self]:
+        """One algorithm per number where a field holds an array of numbers, for a sweep."""
+        values = {name: value for name, value in self.numbers().items() if name in self.swept}
+        arrays = {name: value for name, value in values.items() if jnp.ndim(value) == 1}
+        lengths = {name: len(value) for name, value in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"{' and '.join(lengths)} must have equally many numbers, got {lengths}."
+            )
+        if not arrays:
+            return [self]
+        count = next(iter(lengths.values()))
+        return [
+            self.with_numbers(**{name: value[i] for name, value in arrays.items()})
+            for i in range(count)
+        ]
+
+    @property
+    def label(self) -> str:
+        """How it is called in tables and messages."""
+        return type(self).__name__
+
+
+def number(value: Any) -> Any:
+    """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
+    if value is None or isinstance(value, bool):  # a boolean is no number: the check says so
+        return value
+    try:
+        return jnp.asarray(value, jnp.result_type(float))
+    except (TypeError, ValueError):
+        return value  # the algorithm's check names the argument
+
+
+def theta_scale(value: Any) -> Any:
+    """`"auto"`, or a pytree of hyperparameters."""
+    return value if isinstance(value, str) else jax.tree.map(number, value)
+
+
+#: Algorithms that can be restored from files, by the names they have there.
+REGISTERED: dict[str, type[Algorithm]] = {}
+
+
+def register(algorithm: AlgorithmT) -> AlgorithmT:
+    """A class decorator: results of this algorithm can be resumed from disk.
+
+    Files hold names and numbers, never code. When such a file is loaded, the class must have been
+    imported and registered.
+    """
+    name = file_name(algorithm)
+    if REGISTERED.get(name, algorithm) is not algorithm and "<locals>" not in name:
+        raise ValueError(f"an algorithm of the name {name!r} is registered already.")
+    REGISTERED[name] = algorithm
+    return algorithm
+
+
+def file_name(algorithm: type[Algorithm]) -> str:
+    """The name of an algorithm in files: short for pipla's own, with the module for others."""
+    if algorithm.__module__.split(".")[0] == "pipla":
+        return algorithm.__name__
+    return f"{algorithm.__module__}.{algorithm.__qualname__}"
+
+
+def given(name: str, value: Array | None) -> Array:
+    """A number that a step needs, or an error that names it."""
+    if value is None or isinstance(value, str):
+        raise ValueError(
+            f"{name} was left out. `pipla.run` and `pipla.sweep` choose it for the start of a run; "
+            "elsewhere give a number."
+        )
+    return value

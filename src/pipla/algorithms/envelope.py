@@ -1,29 +1,29 @@
-"""Euler on the potential with its non-smooth term smoothed: MYPGD, MYIPLA and MYULA."""
+"""Euler steps on the potential with its non-smooth term smoothed: MYPGD, MYIPLA and MYULA."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array
 
 from pipla import _checks
-from pipla.algorithms.base import Limits
-from pipla.algorithms.langevin import Langevin, Move, Noise, number
+from pipla.algorithms.base import Condition, Geometry, given, number, register
+from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
 
+@register
 class EnvelopeEuler(Langevin):
     r"""Gradient of $g_1$ and of the envelope of $g_2$, and noise (paper, eq. pip-myula_theta).
 
-    With $(\theta^i, x^i) = \operatorname{prox}^{\lambda P}_{g_2}(\theta_n, X^i_n)$,
+    With $(\theta^i, x^i) = \operatorname{prox}^{\lambda P, \lambda M}_{g_2}(\theta_n, X^i_n)$,
 
     $$ \theta_{n+1} = \theta_n - \gamma P \tfrac1N \sum_i \nabla_\theta g_1
        - \tfrac{\gamma}{\lambda}(\theta_n - \tfrac1N \sum_i \theta^i) + \sqrt{2\gamma P/N}\,\xi^0 $$
-    $$ X^i_{n+1} = X^i_n - \gamma \nabla_x g_1 - \tfrac{\gamma}{\lambda}(X^i_n - x^i)
-       + \sqrt{2 \gamma}\, \xi^i $$
+    $$ X^i_{n+1} = X^i_n - \gamma M \nabla_x g_1 - \tfrac{\gamma}{\lambda}(X^i_n - x^i)
+       + \sqrt{2 \gamma M}\, \xi^i $$
 
     The envelope's gradient in the metric of $P$ is $(\theta - \theta^i)/(\lambda P)$; the drift
     multiplies it by $P$: the second term needs no $P$ of its own.
@@ -32,48 +32,47 @@ class EnvelopeEuler(Langevin):
         smoothing: $\lambda$.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("step_size", "smoothing")
-
     smoothing: Array | None = eqx.field(converter=number, default=None, kw_only=True)
 
     def __check_init__(self) -> None:
         _checks.positive("smoothing", self.smoothing)
 
-    def move(
-        self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model
-    ) -> Move:
-        assert self.smoothing is not None, "run() fills in what was left to tuning"
-        slope = self.slopes(theta, particles, model)
-        point = self.solve(
-            theta, particles, self.smoothing, warm, model, scale_point=self.published
-        )
-        pull = self._gamma / self.smoothing
+    def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
+        smoothing = given("smoothing", self.smoothing)
+        gradients = self.gradients(state, model)
+        point = self.prox(state.theta, state.particles, smoothing, scales, state.warm, model)
+        ratio = self.gamma / smoothing
         return Move(
             theta=jax.tree.map(
-                lambda down, t, u, xi: down - pull * (t - u) + xi,
-                self.descend(theta, slope.theta),
-                theta,
+                lambda down, t, u, xi: down - ratio * (t - u) + xi,
+                self.theta_step(state.theta, gradients.theta, scales),
+                state.theta,
                 point.theta,
                 noise.theta,
             ),
             particles=jax.tree.map(
-                lambda down, x, u, xi: down - pull * (x - u) + xi,
-                self.descend_particles(theta, particles, slope.particles, model),
-                particles,
+                lambda down, x, u, xi: down - ratio * (x - u) + xi,
+                self.particle_step(state.particles, gradients.particles, scales),
+                state.particles,
                 point.x,
                 noise.particles,
             ),
             warm=point.warm,
-            slope=slope,
+            gradients=gradients,
             gap=point.gap,
         )
 
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        assert self.smoothing is not None
-        stiffness = largest + 1 / self.smoothing
+    @property
+    def _lacks_smoothing(self) -> bool:
+        return self.smoothing is None
+
+    def conditions(self, geometry: Geometry) -> Sequence[Condition]:
+        curvature = geometry.curvature(self.moving_scale)
+        largest, margin = float(curvature.largest), max(float(curvature.smallest), 0.0)
+        stiffness = largest + 1 / float(given("smoothing", self.smoothing))
         if self.theta_noise:
-            return Limits(1 / stiffness, None, "theorem MYIPLA: step_size < 1/(L + 1/smoothing)")
-        margin = jnp.maximum(smallest, 0.0)
-        return Limits(
-            1 / (stiffness + margin), None, "theorem MYPGD: step_size <= 1/(L + 1/smoothing + mu)"
-        )
+            high, source = 1 / stiffness, "theorem MYIPLA: step_size < 1/(L + 1/smoothing)"
+        else:
+            high = 1 / (stiffness + margin)
+            source = "theorem MYPGD: step_size <= 1/(L + 1/smoothing + mu)"
+        return [Condition("step_size", self.gamma, 0.0, high, source, f"L = {largest:.4g}")]

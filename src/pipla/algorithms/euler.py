@@ -1,42 +1,49 @@
-"""Plain Euler on the whole potential: PGD, IPLA and SOUL, which know no prox."""
+"""Plain Euler steps on the whole potential: PGD, IPLA and SOUL. No proximal step."""
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from collections.abc import Sequence
 
-from pipla.algorithms.base import Limits
-from pipla.algorithms.langevin import Langevin, Move, Noise
+import jax.numpy as jnp
+
+from pipla import _trees
+from pipla.algorithms.base import Condition, Geometry, register
+from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
 
+@register
 class Euler(Langevin):
     r"""Gradient and noise (PAPER.md, section 2: PGD, IPLA; one chain and several moves: SOUL).
 
     $$ \theta_{n+1} = \theta_n - \gamma P \tfrac1N \sum_i \nabla_\theta U(\theta_n, X^i_n)
        + \sqrt{2 \gamma P / N}\, \xi^0, \qquad
-       X^i_{n+1} = X^i_n - \gamma \nabla_x U(\theta_n, X^i_n) + \sqrt{2 \gamma}\, \xi^i $$
+       X^i_{n+1} = X^i_n - \gamma M \nabla_x U(\theta_n, X^i_n) + \sqrt{2 \gamma M}\, \xi^i $$
 
-    Where $U$ has a kink, whatever subgradient automatic differentiation picks stands in for the
-    gradient: theory says nothing, and the proximal schemes exist because of it.
+    Where $U$ has a kink, the subgradient that automatic differentiation picks is used in place of
+    the gradient: no theorem covers that, and the proximal schemes exist because of it.
     """
 
-    def move(
-        self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model
-    ) -> Move:
-        slope = model.gradients(theta, particles, nonsmooth_theta=True, nonsmooth_x=True)
+    def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
+        gradients = model.gradients(
+            state.theta, state.particles, nonsmooth_theta=True, nonsmooth_x=True
+        )
+        theta = self.theta_step(state.theta, gradients.theta, scales)
+        particles = self.particle_step(state.particles, gradients.particles, scales)
         return Move(
-            theta=jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta),
-            particles=jax.tree.map(
-                jnp.add,
-                self.descend_particles(theta, particles, slope.particles, model),
-                noise.particles,
-            ),
-            warm=warm,
-            slope=slope,
-            gap=jnp.zeros((), jnp.result_type(*jax.tree.leaves(particles))),
+            theta=_trees.add(theta, noise.theta),
+            particles=_trees.add(particles, noise.particles),
+            warm=state.warm,
+            gradients=gradients,
+            gap=jnp.zeros((), _trees.dtype(particles)),
         )
 
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        return Limits(1 / largest, None, "IPLA: step_size <= 1/L")
+    def conditions(self, geometry: Geometry) -> Sequence[Condition]:
+        return [below_inverse(self, geometry, "IPLA: step_size <= 1/L")]
+
+
+def below_inverse(scheme: Langevin, geometry: Geometry, source: str) -> Condition:
+    r"""$\gamma \le 1/L$, a condition that several schemes share."""
+    largest = float(geometry.curvature(scheme.moving_scale).largest)
+    high = 1 / largest if largest > 0 else float("inf")
+    return Condition("step_size", scheme.gamma, 0.0, high, source, f"L = {largest:.4g}")

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
-from pipla import _checks
-from pipla.algorithms.base import Limits
-from pipla.algorithms.langevin import Langevin, Move, Noise, number
+from pipla import _checks, _trees
+from pipla.algorithms.base import Condition, Geometry, number, register
+from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
 
+@register
 class ForwardBackward(Langevin):
     r"""Gradient and noise, then the joint prox (paper, eqs. pip-gla to pip-gla-x).
 
-    $$ v_{n+1/2} = v_n - \gamma P \nabla g_1(v_n) + \sqrt{2 \gamma P}\, \xi, \qquad
-       v_{n+1} = \operatorname{prox}^{\lambda P}_{g_2}(v_{n+1/2}) $$
+    With $\gamma P$ for theta and $\gamma M$ for x in the place of $\gamma$,
 
-    averaged over particles in theta. The splitting is consistent only for $\lambda = \gamma$, the
-    default: another $\lambda$ weights the prior by $\lambda/\gamma$ against the likelihood (E13).
+    $$ \theta_{n+1/2} = \theta_n - \gamma \tfrac1N \sum_i \nabla_\theta g_1
+       + \sqrt{2 \gamma / N}\, \xi^0, \qquad
+       X^i_{n+1/2} = X^i_n - \gamma \nabla_x g_1 + \sqrt{2 \gamma}\, \xi^i, $$
+    $$ (\theta^i, X^i_{n+1}) = \operatorname{prox}^{\lambda}_{g_2}(\theta_{n+1/2}, X^i_{n+1/2}),
+       \qquad \theta_{n+1} = \tfrac1N \sum_i \theta^i. $$
+
+    The splitting is consistent only for $\lambda = \gamma$, the default: another $\lambda$ weights
+    the prior by $\lambda/\gamma$ against the likelihood (E13).
 
     `reflected=True` goes through the proximal point of half the smoothing and as far again,
     $X_{n+1} = 2 \operatorname{prox}^{\lambda/2}_{g_2}(X_{n+1/2}) - X_{n+1/2}$: for a smooth $g_2$
@@ -42,46 +50,49 @@ class ForwardBackward(Langevin):
         _checks.positive("smoothing", self.smoothing)
         _checks.boolean("reflected", self.reflected)
 
-    def move(
-        self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model
-    ) -> Move:
-        if self.reflected and self.theta_update == "prox" and model.nonsmooth.uses_theta:
-            raise ValueError(
-                "reflected=True reflects the particles only, and theta must not move by the prox: "
-                "use theta_update='gradient' or 'frozen', or `pipla.noncentred`."
-            )
-        slope = self.slopes(theta, particles, model)
-        half = jax.tree.map(jnp.add, self.descend(theta, slope.theta), noise.theta)
-        half_particles = jax.tree.map(
-            jnp.add,
-            self.descend_particles(theta, particles, slope.particles, model),
-            noise.particles,
-        )
-        smoothing = 0.5 * self._lam if self.reflected else self._lam
-        point = self.solve(half, half_particles, smoothing, warm, model, scale_point=self.published)
+    def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
         if self.reflected:
-            point = point._replace(x=mirrored(half, half_particles, point.x, model))
-        return Move(point.theta, point.x, point.warm, slope, point.gap)
-
-    @property
-    def _lam(self) -> Array:
-        return self._gamma if self.smoothing is None else self.smoothing
-
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        gamma = self._gamma
-        convexity = jnp.clip(smallest * gamma, 0.0, 0.999)
-        return Limits(
-            1 / largest,
-            (gamma, gamma / (1 - convexity)),
-            "theorem PIPGLA: step_size <= 1/L and "
-            "step_size <= smoothing <= step_size/(1 - mu step_size)",
+            self.refuse_joint_prox(model, "reflected=True reflects the particles only")
+        gradients = self.gradients(state, model)
+        theta = _trees.add(self.theta_step(state.theta, gradients.theta, scales), noise.theta)
+        particles = _trees.add(
+            self.particle_step(state.particles, gradients.particles, scales), noise.particles
         )
+        lam = self.gamma if self.smoothing is None else self.smoothing
+        smoothing = 0.5 * lam if self.reflected else lam
+        point = self.prox(theta, particles, smoothing, scales, state.warm, model)
+        if self.reflected:
+            point = point._replace(x=mirror_images(theta, particles, point.x, model))
+        return Move(point.theta, point.x, point.warm, gradients, point.gap)
+
+    def suggested_numbers(self, geometry: Geometry) -> dict[str, float]:
+        if self.smoothing is None:
+            return super().suggested_numbers(geometry)
+        # The two are one number, as far as g1 is stable for it.
+        stiffness = geometry.curvature(self.moving_scale).suggest(self.smoothing).stiffness
+        return {"step_size": min(float(self.smoothing), 0.98 / stiffness)}
+
+    def conditions(self, geometry: Geometry) -> Sequence[Condition]:
+        source = (
+            "theorem PIPGLA: step_size <= 1/L and "
+            "step_size <= smoothing <= step_size/(1 - mu step_size)"
+        )
+        curvature = geometry.curvature(self.moving_scale)
+        largest, smallest = float(curvature.largest), float(curvature.smallest)
+        high = 1 / largest if largest > 0 else float("inf")
+        found = [Condition("step_size", self.gamma, 0.0, high, source, f"L = {largest:.4g}")]
+        if self.smoothing is not None:
+            gamma = float(self.gamma)
+            high = gamma / (1 - min(max(smallest * gamma, 0.0), 0.999))
+            constant = f"mu = {smallest:.4g}"
+            found.append(Condition("smoothing", self.smoothing, gamma, high, source, constant))
+        return found
 
 
-def mirrored(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:
+def mirror_images(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:
     """The particles reflected at their proximal points, where the potential is finite there.
 
-    A particle thrown so far that its mirror image lies beyond the opposite border stays at the
+    A particle so far out that its mirror image lies beyond the opposite border stays at the
     proximal point.
     """
 

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from collections.abc import Sequence
 
-from pipla.algorithms.base import Limits
-from pipla.algorithms.langevin import Langevin, Move, Noise
+from pipla import _trees
+from pipla.algorithms.base import Condition, Geometry, register
+from pipla.algorithms.euler import below_inverse
+from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
 
+@register
 class FullProx(Langevin):
     r"""The (linearised) prox of $U$, then noise (PAPER.md, section 2: PIPULA, PPGD).
 
-    $$ v_{n+1} = \operatorname{prox}^{\gamma P}_{U}(v_n) + \sqrt{2 \gamma P}\, \xi, \qquad
-       \operatorname{prox}^{\gamma P}_U(v) \approx
-       \operatorname{prox}^{\gamma P}_{g_2}\bigl(v - \gamma P \nabla g_1(v)\bigr) $$
+    $$ X^i_{n+1} = \operatorname{prox}^{\gamma}_{U}(\theta_n, X^i_n).x + \sqrt{2 \gamma}\, \xi^i,
+       \qquad \theta_{n+1} = \tfrac1N \sum_i \operatorname{prox}^{\gamma}_U(\theta_n, X^i_n).\theta
+       + \sqrt{2 \gamma / N}\, \xi^0, $$
+    $$ \operatorname{prox}^{\gamma}_U(v) \approx
+       \operatorname{prox}^{\gamma}_{g_2}\bigl(v - \gamma \nabla g_1(v)\bigr), $$
 
-    averaged over particles in theta. `published=True` is the authors' form: twice the gradient
-    step, which doubles the likelihood against the prior (E3).
+    with $\gamma P$ for theta and $\gamma M$ for x in the place of $\gamma$. The paper's form takes
+    twice the gradient, which counts the likelihood twice (E3; `pipla.experiments.published`).
     """
 
-    def move(
-        self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model
-    ) -> Move:
-        slope = self.slopes(theta, particles, model)
-        factor = 2.0 if self.published else 1.0
-        forward = jax.tree.map(lambda g: factor * g, slope)
-        point = self.solve(
-            self.descend(theta, forward.theta),
-            self.descend_particles(theta, particles, forward.particles, model),
-            self._gamma,
-            warm,
+    def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
+        gradients = self.gradients(state, model)
+        point = self.prox(
+            self.theta_step(state.theta, gradients.theta, scales),
+            self.particle_step(state.particles, gradients.particles, scales),
+            self.gamma,
+            scales,
+            state.warm,
             model,
         )
         return Move(
-            theta=jax.tree.map(jnp.add, point.theta, noise.theta),
-            particles=jax.tree.map(jnp.add, point.x, noise.particles),
+            theta=_trees.add(point.theta, noise.theta),
+            particles=_trees.add(point.x, noise.particles),
             warm=point.warm,
-            slope=slope,
+            gradients=gradients,
             gap=point.gap,
         )
 
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
+    def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         # The corollary's 2/mu is for the exact prox of U; the linearised one steps along g1.
-        return Limits(1 / largest, None, "PIPULA with g1 linearised: step_size <= 1/L")
+        source = "PIPULA with g1 linearised: step_size <= 1/L"
+        return [below_inverse(self, geometry, source)]

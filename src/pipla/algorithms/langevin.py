@@ -1,34 +1,49 @@
-r"""The kernel that every algorithm of the paper shares.
+r"""What every algorithm of the paper shares.
 
-A step moves the cloud (a `Move`, written by each scheme) and then theta. The move is made for a
+A step moves the particles (`move`, written by each scheme) and then theta. It is made for a
 diagonal preconditioner $P$ of the theta block: drift times $P$, noise $\sqrt{2 \gamma P / N}$,
 smoothing $\lambda_\theta = \lambda P$. That is a Langevin diffusion in another metric, so its
 invariant law is the one without $P$ (PAPER.md, section 2). A model may bring such a metric $M$ for
-the particle block, too: there $\gamma$ and $\lambda$ become $\gamma M$ and $\lambda M$.
+the particles, too: there $\gamma$ and $\lambda$ become $\gamma M$ and $\lambda M$.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from pipla import _checks
-from pipla.algorithms.base import Algorithm, Info, State
-from pipla.algorithms.noise import cloud_normals, normals_like
-from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
-from pipla.models.model import Gradients, Model, num_particles
+from pipla import _checks, _trees
+from pipla.algorithms._normals import normals_like, particle_normals
+from pipla.algorithms.base import Algorithm, Geometry, Info, Number, given, number, theta_scale
+from pipla.models.model import Gradients, Model
 from pipla.prox.base import Solution
-from pipla.prox.sums import coupled_sizes
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
 
 ThetaUpdate = Literal["prox", "gradient", "closed-form", "frozen"]
+
+
+class State(NamedTuple):
+    """What the next step needs, and nothing else."""
+
+    theta: PyTree
+    particles: PyTree
+    warm: PyTree  # warm starts of an iterative prox, one per particle
+    optimizer: PyTree  # the state of `theta_optimizer`
+    reflected: PyTree = None  # the mirror images that carry the dynamics of a reflected flow
+
+
+class Scales(NamedTuple):
+    """The diagonal metric: $P$ for each leaf of theta, $M$ for each leaf of x."""
+
+    theta: PyTree
+    particles: PyTree
 
 
 class Noise(NamedTuple):
@@ -39,59 +54,46 @@ class Noise(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a scheme would take theta and the cloud."""
+    """Where a scheme takes theta and the particles."""
 
     theta: PyTree
     particles: PyTree
     warm: PyTree
-    slope: Gradients
+    gradients: Gradients
     gap: Float[Array, ""]
+    reflected: PyTree = None
 
 
-def number(value: Any) -> Any:
-    """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
-    if value is None or isinstance(value, bool):  # a truth value is no number: the check says so
-        return value
-    try:
-        return jnp.asarray(value, jnp.result_type(float))
-    except (TypeError, ValueError):
-        return value  # the algorithm's check knows the name of it
-
-
-def _scale(value: Any) -> Any:
-    return value if isinstance(value, str) else jax.tree.map(number, value)
-
-
-class Langevin(Algorithm):
+class Langevin(Algorithm[State]):
     """Fields and final methods of the family; a scheme adds `move`.
 
     Arguments:
         step_size: $\\gamma$, the time step.
-        theta_scale: $P$: a number, a pytree of numbers like theta, or `"auto"` (1/d of the block
-            of x that each part of theta is coupled to).
+        theta_scale: $P$: a number, a pytree of numbers like theta, or `"auto"`: 1/d of the block
+            of x that the term couples each part of theta to, or, for a part that sits in the
+            smooth potential only, the ratio of stiffnesses $\\min(L_x/L_\\theta, 1)$.
         theta_update: `"prox"` moves theta by the joint prox; `"gradient"` by the gradient of the
             whole potential, with the prox over x only (hybrid); `"closed-form"` to the best theta
-            for the particles there are, as homogeneous terms and a learned Gaussian noise have one,
-            without step size or noise; `"frozen"` not at all (a sampler).
+            for the present particles, without step size or noise, where terms and likelihood
+            have one; `"frozen"` not at all (a sampler).
         theta_noise: whether theta gets noise of its own.
         theta_optimizer: an optax transformation that turns the scheme's displacement of theta,
             $(\\theta - \\theta_+)/\\gamma$, into its step; `optax.sgd(step_size)` changes nothing.
-        num_moves: moves of the cloud per step of theta, which then takes their mean displacement.
+        num_moves: moves of the particles per step of theta, which then takes their mean
+            displacement.
         antithetic: particles in pairs with opposite noise.
-        published: the paper's form where it is an erratum (E1, E3), to reproduce its tables.
-        name: how the preset is called.
+        name: what the preset is called.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("step_size",)
+    swept: ClassVar[tuple[str, ...]] = ("step_size", "smoothing")
 
     step_size: Array | None = eqx.field(converter=number, default=None, kw_only=True)
-    theta_scale: PyTree = eqx.field(converter=_scale, default=1.0, kw_only=True)
+    theta_scale: PyTree = eqx.field(converter=theta_scale, default=1.0, kw_only=True)
     theta_update: ThetaUpdate = eqx.field(static=True, default="prox", kw_only=True)
     theta_noise: bool = eqx.field(static=True, default=True, kw_only=True)
     theta_optimizer: GradientTransformation | None = eqx.field(default=None, kw_only=True)
     num_moves: int = eqx.field(static=True, default=1, kw_only=True)
     antithetic: bool = eqx.field(static=True, default=False, kw_only=True)
-    published: bool = eqx.field(static=True, default=False, kw_only=True)
     name: str = eqx.field(static=True, default="", kw_only=True)
 
     def __check_init__(self) -> None:
@@ -99,7 +101,7 @@ class Langevin(Algorithm):
         _checks.choice("theta_update", self.theta_update, get_args(ThetaUpdate))
         _checks.integer("num_moves", self.num_moves, least=1)
         _checks.theta_scale(self.theta_scale)
-        for name in ("theta_noise", "antithetic", "published"):
+        for name in ("theta_noise", "antithetic"):
             _checks.boolean(name, getattr(self, name))
         if self.theta_noise and self.theta_drifts and self.num_moves > 1:
             raise ValueError(
@@ -114,146 +116,177 @@ class Langevin(Algorithm):
             )
 
     @abc.abstractmethod
-    def move(
-        self, theta: PyTree, particles: PyTree, warm: PyTree, noise: Noise, model: Model
-    ) -> Move:
-        """Where theta (mean over the cloud) and the particles go from here."""
+    def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
+        """Where theta (mean over the particles) and the particles go from here."""
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
         optimizer = first_state(self.theta_optimizer, theta)
         return State(theta, particles, model.warm_start(theta, particles), optimizer)
 
     def step(self, key: Key[Array, ""], state: State, model: Model) -> tuple[State, Info]:
-        move = self._moves(key, state, model)
+        if self.num_moves > 1:
+            move = self._several_moves(key, state, model)
+        else:
+            scales = self.scales(state, model)
+            move = self.move(state, self._noise(key, state, scales), scales, model)
         theta, optimizer = self._theta_after(state, move, model)
-        info = Info(move.slope.theta, move.slope.particles, move.gap)
-        return State(theta, move.particles, move.warm, optimizer), info
+        info = Info(move.gradients.theta, move.gradients.particles, move.gap)
+        return State(theta, move.particles, move.warm, optimizer, move.reflected), info
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
-        if self.antithetic and num_particles(particles) % 2:
+        count = _trees.num_particles(particles)
+        if self.antithetic and count % 2:
             raise ValueError(
-                "antithetic=True pairs the particles, so their number must be even; got "
-                f"{num_particles(particles)}."
+                f"antithetic=True pairs the particles, so their number must be even; got {count}."
             )
-        for name in ("step_size", "smoothing"):
-            _checks.single(name, getattr(self, name, None))
+        for name, value in self.numbers().items():
+            if name in self.swept:
+                _checks.single(name, value)
         if not isinstance(self.theta_scale, str):
             _checks.scale_like_theta(self.theta_scale, theta)
 
-    # What the schemes build their moves from. #
+    def completed(self, geometry: Geometry) -> Self:
+        completed = self
+        if isinstance(self.theta_scale, str):
+            completed = self.with_numbers(theta_scale=geometry.theta_scale())
+        if self.step_size is not None and not self._lacks_smoothing:
+            return completed
+        return completed.with_numbers(**completed.suggested_numbers(geometry))
 
-    def slopes(self, theta: PyTree, particles: PyTree, model: Model) -> Gradients:
-        """Gradients of g1; in hybrid schemes, theta's is that of the whole potential."""
-        hybrid = self.theta_update == "gradient"
-        return model.gradients(theta, particles, nonsmooth_theta=hybrid)
+    def suggested_numbers(self, geometry: Geometry) -> dict[str, float]:
+        """The step size, and the smoothing where it was left out."""
+        smoothing = self.numbers().get("smoothing")
+        # Over x alone the prox is convex, and any smoothing is stable.
+        largest = geometry.largest_smoothing() if self.theta_update == "prox" else float("inf")
+        suggested = geometry.curvature(self.moving_scale).suggest(smoothing, largest)
+        numbers = {"step_size": suggested.step_size, "smoothing": suggested.smoothing}
+        wanted = ["step_size"] if self.step_size is None else []
+        wanted += ["smoothing"] if self._lacks_smoothing else []
+        return {name: numbers[name] for name in wanted}
 
-    def descend(self, theta: PyTree, slope: PyTree) -> PyTree:
-        r"""$\theta - \gamma P \nabla$, or theta itself where it does not drift."""
-        if not self.theta_drifts:
-            return theta
-        return jax.tree.map(
-            lambda t, p, g: t - self._gamma * p * g, theta, self._scales(theta), slope
-        )
+    def rescaled(self, factor: Number) -> Self:
+        if self.step_size is None:
+            raise ValueError("scheme needs a step_size of its own: give it a number.")
+        return self.with_numbers(step_size=self.step_size * factor)
 
-    def descend_particles(
-        self, theta: PyTree, particles: PyTree, slope: PyTree, model: Model
-    ) -> PyTree:
-        r"""$X - \gamma M \nabla$."""
-        metric = self.metric(theta, particles, model)
-        return jax.tree.map(lambda x, m, g: x - self._gamma * m * g, particles, metric, slope)
-
-    def metric(self, theta: PyTree, particles: PyTree, model: Model) -> PyTree:
-        """$M$: one number for each leaf of x."""
-        return model.particle_scale(theta, particles)
-
-    def solve(
-        self,
-        theta: PyTree,
-        particles: PyTree,
-        smoothing: Array,
-        warm: PyTree,
-        model: Model,
-        *,
-        scale_point: bool = False,
-    ) -> Solution:
-        r"""The prox with $\lambda_x = \lambda M$, $\lambda_\theta = \lambda P$, theta averaged.
-
-        `scale_point` is what the published code did instead (E1): the prox in the Euclidean
-        metric, and P times the point (its parts that the term knows), which it mistook for a
-        scaled displacement. Where theta does not move by the prox, $\lambda_\theta = 0$.
-        """
-        scales = self._scales(theta)
-        if self.theta_update != "prox":
-            lam_theta = jax.tree.map(lambda t: 0.0, theta)  # a number, so that the term sees it
-        elif scale_point:
-            lam_theta = jax.tree.map(lambda _: smoothing, theta)
-        else:
-            lam_theta = jax.tree.map(lambda p: smoothing * p, scales)
-        metric = self.metric(theta, particles, model)
-        lam_x = jax.tree.map(lambda m: smoothing * m, metric)
-        solution = model.solve(theta, particles, lam_theta, lam_x, warm)
-        if self.theta_update == "prox":
-            theta = jax.tree.map(lambda t: jnp.mean(t, axis=0), solution.theta)
-            if scale_point:
-                one = jax.tree.map(lambda leaf: leaf[0], particles)
-                theta = jax.tree.map(
-                    lambda p, t, size: t if size is None else p * t,
-                    scales,
-                    theta,
-                    coupled_sizes(model.nonsmooth, theta, one),
-                )
-        return solution._replace(theta=theta, gap=jnp.max(solution.gap))
+    def with_theta(self, state: State, theta: PyTree) -> State:
+        return state._replace(theta=theta)
 
     @property
-    def _gamma(self) -> Array:
-        assert self.step_size is not None, "run() fills in what was left to tuning"
-        return self.step_size
+    def label(self) -> str:
+        return self.name or type(self).__name__
 
-    def _scales(self, theta: PyTree) -> PyTree:
-        return jax.tree.broadcast(self.theta_scale, theta)
+    # What the schemes build their moves from. #
 
-    def _noise(self, key: Key[Array, ""], theta: PyTree, particles: PyTree, model: Model) -> Noise:
-        theta_key, cloud_key = jax.random.split(key)
-        cloud = jax.tree.map(
-            lambda xi, m: jnp.sqrt(2 * self._gamma * m) * xi,
-            cloud_normals(cloud_key, particles, antithetic=self.antithetic),
-            self.metric(theta, particles, model),
-        )
-        if not self.theta_noise or not self.theta_drifts:
-            return Noise(jax.tree.map(jnp.zeros_like, theta), cloud)
-        count = num_particles(particles)
-        own = jax.tree.map(
-            lambda xi, p: jnp.sqrt(2 * self._gamma * p / count) * xi,
-            normals_like(theta_key, theta),
-            self._scales(theta),
-        )
-        return Noise(own, cloud)
-
-    def _moves(self, key: Key[Array, ""], state: State, model: Model) -> Move:
-        """`num_moves` moves of the cloud at a fixed theta; theta's target is their mean."""
-
-        def move(key: Key[Array, ""], particles: PyTree, warm: PyTree) -> Move:
-            noise = self._noise(key, state.theta, particles, model)
-            return self.move(state.theta, particles, warm, noise, model)
-
-        if self.num_moves == 1:
-            return move(key, state.particles, state.warm)
-
-        def body(cloud: tuple[PyTree, PyTree], key: Key[Array, ""]) -> tuple[Any, Any]:
-            result = move(key, *cloud)
-            return (result.particles, result.warm), (result.theta, result.slope.theta, result.gap)
-
-        keys = jax.random.split(key, self.num_moves)
-        (particles, warm), history = jax.lax.scan(body, (state.particles, state.warm), keys)
-        theta, slope = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), history[:2])
-        # The last move's particle slopes are not kept: nobody needs them between theta steps.
-        still = jax.tree.map(jnp.zeros_like, particles)
-        return Move(theta, particles, warm, Gradients(slope, still), jnp.max(history[2]))
+    @property
+    def gamma(self) -> Array:
+        r"""The step size $\gamma$, which is given."""
+        return given("step_size", self.step_size)
 
     @property
     def theta_drifts(self) -> bool:
         """Whether theta moves by steps of its own."""
         return self.theta_update in ("prox", "gradient")
+
+    @property
+    def moving_scale(self) -> PyTree:
+        """`theta_scale`, or 0 where theta makes no steps: its curvature then limits none."""
+        return self.theta_scale if self.theta_drifts else 0.0
+
+    def scales(self, state: State, model: Model) -> Scales:
+        """The metric at this state."""
+        given("theta_scale", self.theta_scale)
+        return Scales(
+            jax.tree.broadcast(self.theta_scale, state.theta),
+            model.particle_scale(state.theta, state.particles),
+        )
+
+    def gradients(self, state: State, model: Model) -> Gradients:
+        """Gradients of g1; in hybrid schemes, theta's is that of the whole potential."""
+        hybrid = self.theta_update == "gradient"
+        return model.gradients(state.theta, state.particles, nonsmooth_theta=hybrid)
+
+    def theta_step(self, theta: PyTree, gradient: PyTree, scales: Scales) -> PyTree:
+        r"""$\theta - \gamma P \nabla$, or theta itself where it does not drift."""
+        if not self.theta_drifts:
+            return theta
+        return jax.tree.map(lambda t, p, g: t - self.gamma * p * g, theta, scales.theta, gradient)
+
+    def particle_step(self, particles: PyTree, gradient: PyTree, scales: Scales) -> PyTree:
+        r"""$X - \gamma M \nabla$."""
+        return jax.tree.map(
+            lambda x, m, g: x - self.gamma * m * g, particles, scales.particles, gradient
+        )
+
+    def prox(
+        self,
+        theta: PyTree,
+        particles: PyTree,
+        smoothing: Array,
+        scales: Scales,
+        warm: PyTree,
+        model: Model,
+    ) -> Solution:
+        r"""The prox with $\lambda_x = \lambda M$, $\lambda_\theta = \lambda P$, theta averaged.
+
+        Where theta does not move by the prox, it is the prox over x alone.
+        """
+        lam_x = _trees.scale(smoothing, scales.particles)
+        if self.theta_update != "prox":
+            solution = model.solve(theta, particles, None, lam_x, warm)
+        else:
+            lam_theta = _trees.scale(smoothing, scales.theta)
+            solution = model.solve(theta, particles, lam_theta, lam_x, warm)
+            theta = _trees.mean(solution.theta)
+        return solution._replace(theta=theta, gap=jnp.max(solution.gap))
+
+    def refuse_joint_prox(self, model: Model, why: str) -> None:
+        """For schemes whose particles do not move by a single prox."""
+        if self.theta_update == "prox" and model.nonsmooth.uses_theta:
+            raise ValueError(
+                f"{why}, and theta must not move by the prox: use theta_update='gradient', "
+                "'closed-form' or 'frozen', or `pipla.noncentred`."
+            )
+
+    @property
+    def _lacks_smoothing(self) -> bool:
+        return False
+
+    def _noise(self, key: Key[Array, ""], state: State, scales: Scales) -> Noise:
+        theta_key, particle_key = jax.random.split(key)
+        for_particles = jax.tree.map(
+            lambda xi, m: jnp.sqrt(2 * self.gamma * m) * xi,
+            particle_normals(particle_key, state.particles, antithetic=self.antithetic),
+            scales.particles,
+        )
+        if not self.theta_noise or not self.theta_drifts:
+            return Noise(_trees.zeros_like(state.theta), for_particles)
+        count = _trees.num_particles(state.particles)
+        for_theta = jax.tree.map(
+            lambda xi, p: jnp.sqrt(2 * self.gamma * p / count) * xi,
+            normals_like(theta_key, state.theta),
+            scales.theta,
+        )
+        return Noise(for_theta, for_particles)
+
+    def _several_moves(self, key: Key[Array, ""], state: State, model: Model) -> Move:
+        """`num_moves` moves of the particles at a fixed theta; theta's target is their mean."""
+
+        def body(state: State, key: Key[Array, ""]) -> tuple[State, Any]:
+            scales = self.scales(state, model)
+            move = self.move(state, self._noise(key, state, scales), scales, model)
+            after = state._replace(
+                particles=move.particles, warm=move.warm, reflected=move.reflected
+            )
+            return after, (move.theta, move.gradients.theta, move.gap)
+
+        keys = jax.random.split(key, self.num_moves)
+        after, (thetas, gradients, gaps) = jax.lax.scan(body, state, keys)
+        # The particles' gradients are not kept: nobody needs them between theta steps.
+        mean = Gradients(_trees.mean(gradients), _trees.zeros_like(after.particles))
+        return Move(
+            _trees.mean(thetas), after.particles, after.warm, mean, jnp.max(gaps), after.reflected
+        )
 
     def _theta_after(self, state: State, move: Move, model: Model) -> tuple[PyTree, PyTree]:
         if self.theta_update == "closed-form":
@@ -262,5 +295,32 @@ class Langevin(Algorithm):
             return state.theta, None
         if self.theta_optimizer is None:
             return move.theta, None
-        slope = jax.tree.map(lambda t, new: (t - new) / self._gamma, state.theta, move.theta)
-        return optimizer_step(self.theta_optimizer, slope, state.optimizer, state.theta)
+        gradient = jax.tree.map(lambda t, new: (t - new) / self.gamma, state.theta, move.theta)
+        return optimizer_step(self.theta_optimizer, gradient, state.optimizer, state.theta)
+
+
+# Theta driven by an optax transformation. Importing pipla does not import optax: its users do. #
+
+
+def check_optimizer(optimizer: GradientTransformation | None) -> None:
+    """`optimizer` is `None` or has what optax asks of a transformation."""
+    if optimizer is not None and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        raise TypeError(
+            "theta_optimizer must be an optax transformation such as `optax.adam(0.01)`, got "
+            f"{type(optimizer).__name__}."
+        )
+
+
+def first_state(optimizer: GradientTransformation | None, theta: PyTree) -> PyTree:
+    """The optimiser's state before the first step."""
+    return None if optimizer is None else optimizer.init(theta)
+
+
+def optimizer_step(
+    optimizer: GradientTransformation, gradient: PyTree, state: PyTree, theta: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Theta and the optimiser's state after a step along `gradient`."""
+    from optax import apply_updates
+
+    updates, state = optimizer.update(gradient, state, theta)
+    return apply_updates(theta, updates), state

@@ -1,19 +1,27 @@
-r"""Particles that are accepted or rejected on the true potential: no bias, at twice the cost."""
+"""Moves that are accepted or rejected on the true potential: no bias, at twice the cost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from pipla import _checks
-from pipla.algorithms.base import Algorithm, Info, Limits
-from pipla.algorithms.langevin import number
-from pipla.algorithms.noise import normals_like
-from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
+from pipla import _checks, _trees
+from pipla.algorithms._normals import normals_like
+from pipla.algorithms.base import (
+    Algorithm,
+    Geometry,
+    Info,
+    Number,
+    given,
+    number,
+    register,
+    theta_scale,
+)
+from pipla.algorithms.langevin import check_optimizer, first_state, optimizer_step
 from pipla.models.model import Model
 
 if TYPE_CHECKING:
@@ -34,15 +42,16 @@ class MetropolisState(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A cloud with its potentials and smoothed slopes, one a particle."""
+    """Particles with their potentials and gradients, one per particle."""
 
     particles: PyTree
     potential: Float[Array, " n"]
-    slope: PyTree
-    theta_slope: PyTree
+    gradient: PyTree  # of the smoothed potential in x
+    theta_gradient: PyTree
 
 
-class MetropolisAdjusted(Algorithm):
+@register
+class MetropolisAdjusted(Algorithm[MetropolisState]):
     r"""Metropolis-adjusted Langevin particles; theta by stochastic approximation. The reference.
 
     Each particle proposes an Euler step along the smoothed potential,
@@ -55,8 +64,8 @@ class MetropolisAdjusted(Algorithm):
 
     which converges to the maximiser of the marginal likelihood itself. Use it on models whose theta
     sits in the smooth part (`pipla.noncentred`): where a constraint moves with theta, the mean
-    slope is not that of the marginal likelihood. Two evaluations a step; made for up to about a
-    thousand dimensions.
+    gradient is not that of the marginal likelihood. Two evaluations per step; made for up to about
+    a thousand dimensions.
 
     Arguments:
         step_size: $\gamma$ of the first step; then adapted towards 57 % acceptance, with a gain
@@ -68,16 +77,11 @@ class MetropolisAdjusted(Algorithm):
         theta_optimizer: any optax transformation instead of this step for theta.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("step_size", "smoothing")
-    limited: ClassVar[bool] = False
+    swept: ClassVar[tuple[str, ...]] = ("step_size", "smoothing")
 
     step_size: Array | None = eqx.field(converter=number, default=None)
     smoothing: Array | None = eqx.field(converter=number, default=None)
-    theta_scale: PyTree = eqx.field(
-        converter=lambda p: p if isinstance(p, str) else jax.tree.map(number, p),
-        default="auto",
-        kw_only=True,
-    )
+    theta_scale: PyTree = eqx.field(converter=theta_scale, default="auto", kw_only=True)
     decay_after: Array = eqx.field(converter=number, default=1000.0, kw_only=True)
     decay_power: Array = eqx.field(converter=number, default=0.7, kw_only=True)
     theta_optimizer: GradientTransformation | None = eqx.field(default=None, kw_only=True)
@@ -86,30 +90,29 @@ class MetropolisAdjusted(Algorithm):
     def __check_init__(self) -> None:
         for name in ("step_size", "smoothing", "decay_after", "decay_power"):
             _checks.positive(name, getattr(self, name))
+        concrete = not isinstance(self.decay_power, jax.core.Tracer)
+        if concrete and not bool(jnp.all((self.decay_power > 0.5) & (self.decay_power <= 1))):
+            raise ValueError(f"decay_power must be in (1/2, 1], got {self.decay_power}.")
         _checks.theta_scale(self.theta_scale)
         check_optimizer(self.theta_optimizer)
 
-    def init(self, model: Model, theta: PyTree, particles: PyTree) -> MetropolisState:  # type: ignore[override]
+    def init(self, model: Model, theta: PyTree, particles: PyTree) -> MetropolisState:
         optimizer = first_state(self.theta_optimizer, theta)
-        zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(particles)))
+        zero = jnp.zeros((), _trees.dtype(particles))
         return MetropolisState(theta, particles, optimizer, zero, zero)
 
-    def step(  # type: ignore[override]
+    def step(
         self, key: Key[Array, ""], state: MetropolisState, model: Model
     ) -> tuple[MetropolisState, Info]:
-        assert self.step_size is not None, "run() fills in what was left to tuning"
         propose_key, accept_key = jax.random.split(key)
         theta = state.theta
-        base = self.step_size * jnp.exp(state.log_factor)
-        step = jax.tree.map(
-            lambda m: base * m,
-            model.particle_scale(theta, state.particles),
-        )
+        base = given("step_size", self.step_size) * jnp.exp(state.log_factor)
+        step = _trees.scale(base, model.particle_scale(theta, state.particles))
         here = self._evaluate(theta, state.particles, model)
         proposed = jax.tree.map(
             lambda x, g, h, xi: x - h * g + jnp.sqrt(2 * h) * xi,
             state.particles,
-            here.slope,
+            here.gradient,
             step,
             normals_like(propose_key, state.particles),
         )
@@ -128,48 +131,46 @@ class MetropolisAdjusted(Algorithm):
         def choose(new: Array, old: Array) -> Array:
             return jnp.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-        particles, slopes = jax.tree.map(
-            choose, (there.particles, there.theta_slope), (here.particles, here.theta_slope)
+        particles, gradients = jax.tree.map(
+            choose, (there.particles, there.theta_gradient), (here.particles, here.theta_gradient)
         )
-        slope = jax.tree.map(lambda g: jnp.mean(g, axis=0), slopes)
-        moved, optimizer = self._theta_after(state, slope)
+        gradient = _trees.mean(gradients)
+        theta, optimizer = self._theta_after(state, gradient)
         steps = state.steps + 1
         rate = jnp.mean(jnp.exp(jnp.minimum(log_ratio, 0.0)))
         log_factor = state.log_factor + steps**-0.6 * (rate - TARGET_ACCEPTANCE)
-        info = Info(slope, here.slope, jnp.zeros((), rate.dtype))
-        return MetropolisState(moved, particles, optimizer, log_factor, steps), info
+        info = Info(gradient, here.gradient, jnp.zeros((), rate.dtype))
+        return MetropolisState(theta, particles, optimizer, log_factor, steps), info
 
     def _evaluate(self, theta: PyTree, particles: PyTree, model: Model) -> Proposal:
-        """The true potential, its slope in theta, the smoothed slope in x; at every particle."""
+        """The true potential, its gradient in theta, the smoothed gradient in x; per particle."""
+        smoothing = given("smoothing", self.smoothing)
 
-        assert self.smoothing is not None, "run() fills in what was left to tuning"
-        smoothing = self.smoothing
+        def smooth(x: PyTree) -> tuple[Array, PyTree, PyTree]:
+            value, gradients = jax.value_and_grad(model.smooth_value, argnums=(0, 1))(theta, x)
+            return value, *gradients
 
-        def one(x: PyTree) -> tuple[Array, PyTree, PyTree]:
-            value, (theta_slope, slope) = jax.value_and_grad(model.smooth_value, argnums=(0, 1))(
-                theta, x
-            )
-            return value, theta_slope, slope
-
-        value, theta_slope, slope = jax.vmap(one)(particles)
-        rough, rough_slope = jax.vmap(
+        value, theta_gradient, gradient = jax.vmap(smooth)(particles)
+        rough, rough_gradient = jax.vmap(
             lambda x: jax.value_and_grad(model.nonsmooth.value)(theta, x)
         )(particles)
-        lam = jax.tree.map(lambda m: smoothing * m, model.particle_scale(theta, particles))
-        still = jax.tree.map(lambda t: jnp.zeros((), t.dtype), theta)
+        lam = _trees.scale(smoothing, model.particle_scale(theta, particles))
         warm = model.warm_start(theta, particles)
-        point = model.solve(theta, particles, still, lam, warm)
-        slope = jax.tree.map(lambda g, x, u, m: g + (x - u) / m, slope, particles, point.x, lam)
-        theta_slope = jax.tree.map(jnp.add, theta_slope, rough_slope)
-        return Proposal(particles, value + rough, slope, theta_slope)
+        point = model.solve(theta, particles, None, lam, warm)
+        gradient = jax.tree.map(
+            lambda g, x, u, m: g + (x - u) / m, gradient, particles, point.x, lam
+        )
+        theta_gradient = _trees.add(theta_gradient, rough_gradient)
+        return Proposal(particles, value + rough, gradient, theta_gradient)
 
-    def _theta_after(self, state: MetropolisState, slope: PyTree) -> tuple[PyTree, PyTree]:
+    def _theta_after(self, state: MetropolisState, gradient: PyTree) -> tuple[PyTree, PyTree]:
         if self.theta_optimizer is not None:
-            return optimizer_step(self.theta_optimizer, slope, state.optimizer, state.theta)
-        assert self.step_size is not None
-        gain = self.step_size * (1 + state.steps / self.decay_after) ** -self.decay_power
-        scales = jax.tree.broadcast(self.theta_scale, state.theta)
-        moved = jax.tree.map(lambda t, p, g: t - gain * p * g, state.theta, scales, slope)
+            return optimizer_step(self.theta_optimizer, gradient, state.optimizer, state.theta)
+        gain = given("step_size", self.step_size) * (
+            (1 + state.steps / self.decay_after) ** -self.decay_power
+        )
+        scales = jax.tree.broadcast(given("theta_scale", self.theta_scale), state.theta)
+        moved = jax.tree.map(lambda t, p, g: t - gain * p * g, state.theta, scales, gradient)
         return moved, None
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
@@ -178,10 +179,26 @@ class MetropolisAdjusted(Algorithm):
         if not isinstance(self.theta_scale, str):
             _checks.scale_like_theta(self.theta_scale, theta)
 
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        return Limits(
-            jnp.asarray(jnp.inf, largest.dtype), None, "Metropolis adjustment: no condition"
-        )
+    def completed(self, geometry: Geometry) -> Self:
+        completed = self
+        if isinstance(self.theta_scale, str):
+            completed = self.with_numbers(theta_scale=geometry.theta_scale())
+        missing = [name for name in ("step_size", "smoothing") if getattr(self, name) is None]
+        if not missing:
+            return completed
+        curvature = geometry.curvature(completed.theta_scale)
+        suggested = curvature.suggest(self.smoothing, geometry.largest_smoothing())
+        return completed.with_numbers(**{name: getattr(suggested, name) for name in missing})
+
+    def rescaled(self, factor: Number) -> Self:
+        return self.with_numbers(step_size=given("step_size", self.step_size) * factor)
+
+    def with_theta(self, state: MetropolisState, theta: PyTree) -> MetropolisState:
+        return state._replace(theta=theta)
+
+    @property
+    def label(self) -> str:
+        return self.name
 
 
 def _log_proposal(start: Proposal, end: Proposal, step: PyTree) -> Float[Array, " n"]:
@@ -191,5 +208,5 @@ def _log_proposal(start: Proposal, end: Proposal, step: PyTree) -> Float[Array, 
         residual = y - x + h * g
         return -jnp.sum(residual**2, axis=tuple(range(1, x.ndim))) / (4 * h)
 
-    terms = jax.tree.map(leaf, start.particles, start.slope, end.particles, step)
+    terms = jax.tree.map(leaf, start.particles, start.gradient, end.particles, step)
     return sum(jax.tree.leaves(terms))  # type: ignore[return-value]

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
+from pipla.algorithms.base import Number
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
 from pipla.algorithms.exponential import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
-from pipla.algorithms.langevin import Langevin
+from pipla.algorithms.langevin import Langevin, ThetaUpdate
 from pipla.algorithms.skrock import StabilisedEuler
 from pipla.algorithms.wrappers.annealed import Annealed
 
+if TYPE_CHECKING:
+    from optax import GradientTransformation
+
 Scheme = TypeVar("Scheme", bound=Langevin)
+
+
+class Options(TypedDict, total=False):
+    """The options that all presets share; see `pipla.algorithms.Langevin`."""
+
+    theta_scale: PyTree
+    theta_update: ThetaUpdate
+    theta_noise: bool
+    theta_optimizer: GradientTransformation | None
+    num_moves: int
+    antithetic: bool
+
+
+class ReflectedOptions(Options, total=False):
+    """The options of presets whose prox can be reflected."""
+
+    reflected: bool
 
 
 def _preset(
     scheme: type[Scheme],
     name: str,
-    step_size: Any,
-    options: dict[str, Any],
+    step_size: Number | None,
+    options: Mapping[str, Any],
     **fixed: Any,
 ) -> Scheme:
     """The scheme with these options, some of which make it what it is.
@@ -37,12 +60,11 @@ def _preset(
             raise TypeError(f"{option} is {fixed[option]!r} in {name}, got {value!r}.")
         if option not in known:
             raise TypeError(f"{name} has no option {option!r}; it has {sorted(known - {'name'})}.")
-    if step_size is None:
-        options = {"theta_scale": "auto"} | options
-    return scheme(step_size=step_size, name=name, **(options | fixed))
+    defaults = {"theta_scale": "auto"} if step_size is None else {}
+    return scheme(step_size=step_size, name=name, **(defaults | dict(options) | fixed))
 
 
-def PGD(step_size: Any = None, **options: Any) -> Euler:
+def PGD(step_size: Number | None = None, **options: Unpack[Options]) -> Euler:
     """Particle gradient descent (Kuntz et al. 2023): Euler on U, theta without noise.
 
     `options` are those of `pipla.algorithms.Langevin`.
@@ -50,12 +72,14 @@ def PGD(step_size: Any = None, **options: Any) -> Euler:
     return _preset(Euler, "PGD", step_size, options, theta_noise=False)
 
 
-def IPLA(step_size: Any = None, **options: Any) -> Euler:
+def IPLA(step_size: Number | None = None, **options: Unpack[Options]) -> Euler:
     """Interacting particle Langevin (Akyildiz et al. 2023): PGD with noise on theta."""
     return _preset(Euler, "IPLA", step_size, options)
 
 
-def SOUL(step_size: Any = None, *, num_moves: int = 10, **options: Any) -> Euler:
+def SOUL(
+    step_size: Number | None = None, *, num_moves: int = 10, **options: Unpack[Options]
+) -> Euler:
     """Stochastic optimisation by unadjusted Langevin (De Bortoli et al. 2021).
 
     `num_moves` Langevin moves of one chain (give one particle), then one step of theta along the
@@ -64,19 +88,27 @@ def SOUL(step_size: Any = None, *, num_moves: int = 10, **options: Any) -> Euler
     return _preset(Euler, "SOUL", step_size, options, theta_noise=False, num_moves=num_moves)
 
 
-def MYPGD(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
+def MYPGD(
+    step_size: Number | None = None, smoothing: Number | None = None, **options: Unpack[Options]
+) -> EnvelopeEuler:
     """Moreau-Yosida particle gradient descent: Euler with the envelope, theta without noise."""
     return _preset(
         EnvelopeEuler, "MYPGD", step_size, options, smoothing=smoothing, theta_noise=False
     )
 
 
-def MYIPLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
+def MYIPLA(
+    step_size: Number | None = None, smoothing: Number | None = None, **options: Unpack[Options]
+) -> EnvelopeEuler:
     """Moreau-Yosida interacting particle Langevin: MYPGD with noise on theta."""
     return _preset(EnvelopeEuler, "MYIPLA", step_size, options, smoothing=smoothing)
 
 
-def PIPGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> ForwardBackward:
+def PIPGLA(
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    **options: Unpack[ReflectedOptions],
+) -> ForwardBackward:
     """Proximal interacting particle gradient Langevin: forward-backward splitting.
 
     `theta_noise=False` is the splitting analogue of PGD. `smoothing` defaults to `step_size`, the
@@ -85,24 +117,30 @@ def PIPGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> Forw
     return _preset(ForwardBackward, "PIPGLA", step_size, options, smoothing=smoothing)
 
 
-def PIPULA(step_size: Any = None, **options: Any) -> FullProx:
+def PIPULA(step_size: Number | None = None, **options: Unpack[Options]) -> FullProx:
     """Proximal interacting particle unadjusted Langevin: the prox of U, then noise."""
     return _preset(FullProx, "PIPULA", step_size, options)
 
 
-def PPGD(step_size: Any = None, **options: Any) -> FullProx:
+def PPGD(step_size: Number | None = None, **options: Unpack[Options]) -> FullProx:
     """Proximal particle gradient descent: PIPULA with theta without noise."""
     return _preset(FullProx, "PPGD", step_size, options, theta_noise=False)
 
 
-def MYULA(step_size: Any = None, smoothing: Any = None, **options: Any) -> EnvelopeEuler:
+def MYULA(
+    step_size: Number | None = None, smoothing: Number | None = None, **options: Unpack[Options]
+) -> EnvelopeEuler:
     """Moreau-Yosida unadjusted Langevin (Durmus et al. 2018): a sampler, theta frozen."""
     return _preset(
         EnvelopeEuler, "MYULA", step_size, options, smoothing=smoothing, theta_update="frozen"
     )
 
 
-def PGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> ForwardBackward:
+def PGLA(
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    **options: Unpack[ReflectedOptions],
+) -> ForwardBackward:
     """Proximal gradient Langevin (Salim et al. 2019): a sampler, theta frozen."""
     return _preset(
         ForwardBackward, "PGLA", step_size, options, smoothing=smoothing, theta_update="frozen"
@@ -110,7 +148,11 @@ def PGLA(step_size: Any = None, smoothing: Any = None, **options: Any) -> Forwar
 
 
 def RPL(
-    step_size: Any = 0.03, *, first: Any = 10.0, change_after: Any = 15.0, **options: Any
+    step_size: Number = 0.03,
+    *,
+    first: Number = 10.0,
+    change_after: Number = 15.0,
+    **options: Unpack[ReflectedOptions],
 ) -> Annealed:
     """Reflected-prox Langevin: the exact flow of a Gaussian likelihood, and a reflected prox.
 
@@ -119,35 +161,47 @@ def RPL(
     `first` times as long. Theta is set in closed form, and particles come in antithetic pairs,
     unless `options` say otherwise.
     """
-    chosen = {"theta_update": "closed-form", "antithetic": True, "theta_noise": False} | options
+    chosen: dict[str, Any] = {
+        "theta_update": "closed-form",
+        "antithetic": True,
+        "theta_noise": False,
+    } | dict(options)
     scheme = _preset(ExponentialFlow, "RPL", step_size, chosen)
     return Annealed(scheme, first, change_after, name="RPL")
 
 
 def SKROCK(
-    step_size: Any = None, smoothing: Any = None, *, num_stages: int = 10, **options: Any
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    *,
+    num_stages: int = 10,
+    **options: Unpack[Options],
 ) -> StabilisedEuler:
-    """Stabilised Langevin (Pereyra, Vargas and Zygalakis 2020), `num_stages` gradients a step."""
-    chosen = {"theta_update": "gradient", "theta_noise": False} | options
+    """Stabilised Langevin (Pereyra, Vargas and Zygalakis 2020), `num_stages` gradients per step."""
+    chosen: dict[str, Any] = {"theta_update": "gradient", "theta_noise": False} | dict(options)
     return _preset(
         StabilisedEuler, "SKROCK", step_size, chosen, smoothing=smoothing, num_stages=num_stages
     )
 
 
 def SAPG(
-    step_size: Any = None, smoothing: Any = None, *, gain: Any = 10.0, **options: Any
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    *,
+    gain: Number = 10.0,
+    **options: Unpack[Options],
 ) -> EnvelopeEuler:
     r"""Stochastic approximation proximal gradient (Vidal et al. 2020), the imaging peer.
 
-    One MYULA chain (give one particle); theta follows the slope of the whole potential with steps
-    $c\,k^{-0.8}/d$, where `gain` is $c$ (its authors take $0.1/t_0$ from the first strength $t_0$).
+    One MYULA chain (give one particle); theta follows the gradient of the whole potential with
+    steps $c\,k^{-0.8}/d$, where `gain` is $c$ (its authors take $0.1/t_0$ from the first strength $t_0$).
     """
     from optax import sgd
 
     def schedule(count: Any) -> Any:
         return gain * (jnp.asarray(count, jnp.result_type(float)) + 1) ** -0.8
 
-    chosen = {"theta_update": "gradient", "theta_scale": "auto"} | options
+    chosen: dict[str, Any] = {"theta_update": "gradient", "theta_scale": "auto"} | dict(options)
     return _preset(
         EnvelopeEuler,
         "SAPG",

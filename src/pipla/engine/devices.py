@@ -8,26 +8,23 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import PyTree
 
-from pipla.algorithms.base import Algorithm
-from pipla.engine.chunk import Carry, Chunk, Place, advance
-from pipla.engine.save import Save
-from pipla.models.model import Model
+from pipla.engine.chunk import Carry, Chunk, Program, Window, advance
 
 LANES, ALIKE = PartitionSpec("lanes"), PartitionSpec()
 
 
-def mesh_for(lanes: int) -> Mesh | None:
+def mesh_for(lanes: tuple[int, ...]) -> Mesh | None:
     """All devices, if they divide the lanes evenly; `None` where there is nothing to divide."""
     devices = jax.devices()
-    if len(devices) == 1 or lanes % len(devices):
+    if not lanes or len(devices) == 1 or lanes[0] % len(devices):
         return None
     return Mesh(np.asarray(devices), ("lanes",))
 
 
-def spread(tree: PyTree, mesh: Mesh | None) -> PyTree:
-    """The lanes of every array where they belong."""
+def place(tree: PyTree, mesh: Mesh | None) -> PyTree:
+    """Every array distributed over the devices by its lanes."""
     if mesh is None:
         return tree
     arrays, static = eqx.partition(tree, eqx.is_array)
@@ -35,35 +32,27 @@ def spread(tree: PyTree, mesh: Mesh | None) -> PyTree:
 
 
 @eqx.filter_jit
-def advance_lanes(
-    algorithm: Algorithm,
-    model: Model,
-    save: Save,
-    key: Key[Array, " lanes"],
-    carry: Carry,
-    place: Place,
-    capacity: int,
-    mesh: Mesh | None,
+def advance_over(
+    mesh: Mesh, program: Program, carry: Carry, window: Window, capacity: int
 ) -> Chunk:
-    """`advance` for many lanes, as one program a device.
+    """`advance` for many lanes, as one program per device.
 
     Left to XLA, a loop inside of a step (the root of a prox, say) would ask all devices in every
-    turn whether some lane anywhere wants another: half of the time went there.
+    turn whether some lane anywhere needs another: half of the time went there.
     """
-    arguments = (algorithm, model, save, key, carry, place)
-    if mesh is None:
-        return advance(algorithm, model, save, key, carry, place, capacity)
+    arguments = (program, carry, window)
     arrays, static = eqx.partition(arguments, eqx.is_array)
 
     def own(arrays: Any) -> Chunk:
-        algorithm, model, save, key, carry, place = eqx.combine(arrays, static)
-        return advance(algorithm, model, save, key, carry, place, capacity)
+        program, carry, window = eqx.combine(arrays, static)
+        return advance(program, carry, window, capacity)
 
+    specs: Any = (Program(ALIKE, LANES, LANES, ALIKE), LANES, ALIKE)  # type: ignore[arg-type]
     of_chunk: Any = Chunk
     everywhere = jax.shard_map(
         own,
         mesh=mesh,
-        in_specs=((LANES, ALIKE, ALIKE, LANES, LANES, ALIKE),),
+        in_specs=(specs,),
         out_specs=of_chunk(LANES, PartitionSpec(None, "lanes"), LANES, LANES),
         check_vma=False,
     )

@@ -1,194 +1,217 @@
-"""Drive a run: chunk after chunk, with a look at the clock, the bar and the numbers in between."""
+"""The one host loop: chunk after chunk, for one run or for many, with callbacks in between."""
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jax.sharding import Mesh
+from jaxtyping import PyTree
 
-from pipla import tuning
-from pipla.algorithms.base import Algorithm
-from pipla.engine.chunk import Carry, Chunk, Place, advance, capacity_for
-from pipla.engine.diagnostics import still_moving
-from pipla.engine.hooks import Progress
-from pipla.engine.result import Result, Snapshot, Status, as_numbers, provenance
+from pipla.engine.chunk import Carry, Chunk, Program, Window, advance, capacity_for
+from pipla.engine.devices import advance_over
+from pipla.engine.hooks import Callback, Hook, View
+from pipla.engine.result import Status
 from pipla.engine.save import Save
-from pipla.models.model import Model
 
 #: Seconds a chunk should take: short enough for a lively bar and a prompt Ctrl-C.
 CHUNK_SECONDS = 0.25
-#: A chunk takes at least so many times what one of no steps takes: the memory of a large cloud is
-#: fetched anew for every chunk.
+#: A chunk takes at least this many times what one of no steps takes: the fixed cost of a chunk
+#: (fetching the memory of many particles) should not matter.
 CHUNK_OVERHEADS = 15
 
 
-class Task(NamedTuple):
-    """What stays the same throughout a run."""
+class History(NamedTuple):
+    """What a run has made so far. It is replaced as a whole, so that Ctrl-C never finds a half."""
 
-    model: Model
-    algorithm: Algorithm
+    carry: Carry
+    step: int = 0
+    traces: tuple[PyTree, ...] = ()
+    saved_particles: tuple[PyTree, ...] = ()
+    prox_gap: np.ndarray = np.zeros(())
+    #: For each lane the last step after which all was finite; -1 while it still is.
+    last_finite: np.ndarray = np.full((), -1)
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    @property
+    def alive(self) -> np.ndarray:
+        """Which lanes are still finite."""
+        return self.last_finite < 0
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    history: History
+    status: Status
+    message: str
+
+
+class Driver(NamedTuple):
+    """A program with what the host must know of it.
+
+    Attributes:
+        program: what is compiled.
+        save: what is kept.
+        burn_in: the steps before the first moments.
+        grid: the axes of a sweep, settings and replicates; `()` for a run.
+        mesh: the devices that share the lanes; `None` for one.
+    """
+
+    program: Program
     save: Save
-    key: Key[Array, ""]
     burn_in: int
+    grid: tuple[int, ...] = ()
+    mesh: Mesh | None = None
 
-    def advance(self, carry: Carry, first: int, count: int, capacity: int) -> Chunk:
-        """`count` steps from step number `first`."""
-        place = Place.at(first, count, self.burn_in, self.save)
-        save = self.save.program()
-        chunk = advance(self.algorithm, self.model, save, self.key, carry, place, capacity)
+    def drive(
+        self,
+        history: History,
+        until: int,
+        callbacks: Sequence[Callback],
+        chunk_size: int | None = None,
+    ) -> Outcome:
+        """Chunk after chunk until step `until`, an interruption or a non-finite value."""
+        # The buffer does not depend on chunk_size, so that another one compiles nothing.
+        capacity = most = capacity_for(history.carry.state.theta)
+        if chunk_size is not None:
+            most = min(capacity, chunk_size)
+        size, reason = min(16, most), None
+        hooks = [callback for callback in callbacks if isinstance(callback, Hook)]
+        try:
+            for hook in hooks:
+                hook.begin(self._name, until)
+            began = time.perf_counter()
+            self.steps(history, 0, capacity)  # no step: compiles
+            compiled = time.perf_counter()
+            self.steps(history, 0, capacity)  # no step: what a chunk costs
+            enough = max(CHUNK_SECONDS, CHUNK_OVERHEADS * (time.perf_counter() - compiled))
+            spent = time.perf_counter() - began
+            history = history._replace(compile_seconds=history.compile_seconds + spent)
+            while history.step < until and np.any(history.alive) and reason is None:
+                count = self._next_count(history.step, until, size, hooks)
+                began = time.perf_counter()
+                chunk = self.steps(history, count, capacity)
+                if np.any(history.alive & ~np.asarray(chunk.finite)):
+                    history = _rolled_back(self, history, chunk, count, capacity)
+                else:
+                    history = self._after(history, chunk, count)
+                took = time.perf_counter() - began
+                history = history._replace(seconds=history.seconds + took)
+                # Grow from the last chunk of `count` steps, at most fourfold at a time.
+                size = max(1, min(int(count * enough / max(took, 1e-6)), 4 * size, most))
+                reason = self._call(callbacks, history, until)
+        except KeyboardInterrupt:
+            message = f"interrupted after {history.step} of {until} steps; resume() continues there"
+            return Outcome(history, Status.INTERRUPTED, message)
+        finally:
+            for hook in hooks:
+                hook.end()
+        if not np.any(history.alive):
+            return Outcome(history, Status.NONFINITE, "")
+        if reason is not None:
+            message = f"stopped by a callback after {history.step} of {until} steps: {reason}"
+            return Outcome(history, Status.STOPPED, message)
+        return Outcome(history, Status.COMPLETED, f"completed {until} steps")
+
+    def steps(self, history: History, count: int, capacity: int) -> Chunk:
+        """The next `count` steps. Nothing is changed: they may be repeated."""
+        window = Window.of(history.step, count, self.burn_in, self.save.moments_every)
+        if self.mesh is None:
+            chunk = advance(self.program, history.carry, window, capacity)
+        else:
+            chunk = advance_over(self.mesh, self.program, history.carry, window, capacity)
         return jax.block_until_ready(chunk)
 
+    @property
+    def _name(self) -> str:
+        label = self.program.algorithm.label
+        return f"{label} × {self.program.lanes[0]}" if self.program.lanes else label
 
-class SoFar:
-    """What a run has made so far."""
+    def _next_count(self, step: int, until: int, size: int, hooks: Sequence[Hook]) -> int:
+        """The length of the next chunk, which ends where something is due."""
+        ends = [until, step + size, *(hook.next_step(step) for hook in hooks)]
+        if self.save.particles_every is not None:
+            ends.append(step - step % self.save.particles_every + self.save.particles_every)
+        return max(1, min(end for end in ends if end is not None) - step)
 
-    def __init__(
-        self,
-        carry: Carry,
-        done: int,
-        *,
-        traces: list[PyTree] | None = None,
-        clouds: list[PyTree] | None = None,
-        gap: float = 0.0,
-        seconds: float = 0.0,
-        compile_seconds: float = 0.0,
-    ) -> None:
-        self.carry, self.done = carry, done
-        self.traces, self.clouds = traces or [], clouds or []
-        self.gap, self.seconds, self.compile_seconds = gap, seconds, compile_seconds
-
-    def add(self, chunk: Chunk, count: int, save: Save) -> None:
-        """Take over the result of a chunk."""
+    def _after(self, history: History, chunk: Chunk, count: int) -> History:
+        """The history with a chunk added."""
+        step, saved = history.step + count, history.saved_particles
+        if self.save.particles_every is not None and step % self.save.particles_every == 0:
+            particles = chunk.carry.state.particles
+            saved = (*saved, jax.tree.map(lambda leaf: np.asarray(leaf)[None], particles))
+        carry, alive = chunk.carry, history.alive
+        if not np.all(alive):  # lost lanes stay where they were
+            carry = _take_lanes(~alive, history.carry, carry)
+        gap = np.maximum(history.prox_gap, np.asarray(chunk.prox_gap))
         trace = jax.tree.map(lambda rows: np.asarray(rows)[:count], chunk.trace)
-        gap, done = float(chunk.prox_gap), self.done + count
-        if save.particles_every is not None and done % save.particles_every == 0:
-            cloud = jax.tree.map(lambda leaf: np.asarray(leaf)[None], chunk.carry.state.particles)
-            self.clouds.append(cloud)
-        # All that takes time is done: Ctrl-C finds either none of the chunk here or all of it.
-        self.traces.append(trace)
-        self.carry, self.done, self.gap = chunk.carry, done, max(self.gap, gap)
-
-
-def drive(
-    task: Task, sofar: SoFar, until: int, progress: bool | None, chunk_size: int | None
-) -> Result:
-    """Chunk after chunk until the end, an interruption or a non-finite value."""
-    # The buffer does not depend on chunk_size, so that another one compiles nothing.
-    capacity = most = capacity_for(sofar.carry.state.theta)
-    if chunk_size is not None:
-        most = min(capacity, chunk_size)
-    status, message = Status.COMPLETED, f"completed {until} steps"
-    name = getattr(task.algorithm, "name", "") or type(task.algorithm).__name__
-    size = min(16, most)
-    with Progress(name, until, progress) as bar:
-        try:
-            began = time.perf_counter()
-            task.advance(sofar.carry, sofar.done, 0, capacity)  # no step: compiles
-            compiled = time.perf_counter()
-            task.advance(sofar.carry, sofar.done, 0, capacity)  # no step: what a chunk costs
-            enough = max(CHUNK_SECONDS, CHUNK_OVERHEADS * (time.perf_counter() - compiled))
-            sofar.compile_seconds += time.perf_counter() - began
-            while sofar.done < until:
-                count = _next_count(sofar.done, until, size, task.save.particles_every)
-                began = time.perf_counter()
-                chunk = task.advance(sofar.carry, sofar.done, count, capacity)
-                if not bool(chunk.finite):
-                    status, message = Status.NONFINITE, _roll_back(task, sofar, count, capacity)
-                    break
-                sofar.add(chunk, count, task.save)
-                took = time.perf_counter() - began
-                sofar.seconds += took
-                size = _next_size(size, count, enough / max(took, 1e-6), most)
-                bar.update(sofar.done, sofar.carry.state.theta)
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-            message = (
-                f"interrupted after {sofar.done} of {until} steps; resume() goes on from there"
-            )
-    return _result(task, sofar, status, message)
-
-
-def _next_count(done: int, until: int, size: int, particles_every: int | None) -> int:
-    count = min(size, until - done)
-    if particles_every is not None:  # a chunk ends where a cloud is to be kept
-        count = min(count, particles_every - done % particles_every)
-    return count
-
-
-def _next_size(size: int, count: int, factor: float, most: int) -> int:
-    """Grow from the last chunk of `count` steps by this factor, at most fourfold at a time."""
-    return max(1, min(int(count * factor), 4 * size, most))
-
-
-def _roll_back(task: Task, sofar: SoFar, count: int, capacity: int) -> str:
-    """Go to the last step of a bad chunk after which all is finite; say what happened.
-
-    Steps are functions of the key and their number, so the chunk can be run again up to any
-    step: bisection finds the last good one.
-    """
-    good, bad = 0, count
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if bool(task.advance(sofar.carry, sofar.done, middle, capacity).finite):
-            good = middle
-        else:
-            bad = middle
-    if good:
-        sofar.add(task.advance(sofar.carry, sofar.done, good, capacity), good, task.save)
-    state = sofar.carry.state
-    causes = tuning.broken_conditions(
-        task.algorithm, task.model, state.theta, state.particles, "there"
-    )
-    reason = f" {causes[0]}." if causes else ""
-    return (
-        f"theta or a particle became non-finite at step {sofar.done + 1}; the state after step "
-        f"{sofar.done} is kept.{reason} What to try: halve step_size, or look for a log or a "
-        "division by zero in smooth."
-    )
-
-
-def _result(task: Task, sofar: SoFar, status: Status, message: str) -> Result:
-    state, moments = sofar.carry
-    seen = moments is not None and float(moments.seen) > 0
-    leaves = tuple(map(as_numbers, jax.tree.leaves(sofar.carry)))
-    trace = _joined(sofar.traces, state.theta)
-    if any(still_moving(leaf[task.burn_in :]) for leaf in jax.tree.leaves(trace)):
-        message += (
-            "; theta was still moving after burn-in, so that its average and error mean little: "
-            "run longer, or look at theta_scale; a learned strength that runs away wants a smaller "
-            "smoothing, or pipla.noncentred"
+        return history._replace(
+            carry=carry,
+            step=step,
+            traces=(*history.traces, trace),
+            saved_particles=saved,
+            prox_gap=np.where(alive, gap, history.prox_gap),
         )
-    return Result(
-        theta_trace=trace,
-        particles=state.particles,
-        x_mean=moments.mean if seen and moments is not None else None,
-        x_variance=moments.variance() if seen and moments is not None else None,
-        saved_particles=_joined(sofar.clouds, None),
-        status=status,
-        message=message,
-        num_steps=sofar.done,
-        burn_in=task.burn_in,
-        prox_gap=sofar.gap,
-        seconds=sofar.seconds,
-        compile_seconds=sofar.compile_seconds,
-        algorithm=task.algorithm,
-        versions=provenance(),
-        snapshot=Snapshot(
-            leaves=leaves,
-            key_data=np.asarray(jax.random.key_data(task.key)),
-            key_kind=str(jax.random.key_impl(task.key)),
-            moments_every=task.save.moments_every,
-            particles_every=task.save.particles_every,
-            has_quantity=task.save.quantity is not None,
-        ),
-    )
+
+    def _call(self, callbacks: Sequence[Callback], history: History, until: int) -> str | None:
+        """The reason to stop that a callback gave, if one did."""
+        view = View(
+            self.program,
+            history.carry,
+            history.traces,
+            history.step,
+            until,
+            history.seconds,
+            history.prox_gap,
+            self.grid,
+        )
+        reasons = [(callback, callback(view)) for callback in callbacks]
+        for callback, answer in reasons:
+            if answer:
+                name = getattr(callback, "__name__", type(callback).__name__)
+                return answer if isinstance(answer, str) else name
+        return None
 
 
-def _joined(pieces: list[PyTree], otherwise: PyTree) -> PyTree:
-    """Pieces one after the other; with none, `otherwise` as a trace of a single row."""
-    if not pieces:
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], otherwise)
-    return jax.tree.map(lambda *rows: np.concatenate(rows), *pieces)
+def _rolled_back(
+    driver: Driver, history: History, chunk: Chunk, count: int, capacity: int
+) -> History:
+    """Each lane that became non-finite in a chunk goes back to its last finite state.
+
+    Steps are functions of the key and their number, so the chunk can be run again up to any step:
+    bisection finds the last good one. A single run ends there. In a sweep the other lanes
+    continue; what the lost ones compute from here on is not kept.
+    """
+    lost = np.atleast_1d(history.alive & ~np.asarray(chunk.finite))
+    good, bad = np.zeros(lost.shape, int), np.where(lost, count, 0)
+    while np.max(bad - good) > 1:
+        widest = np.argmax(bad - good)
+        middle = int(good[widest] + bad[widest]) // 2
+        finite = np.atleast_1d(np.asarray(driver.steps(history, middle, capacity).finite))
+        inside = (good < middle) & (middle < bad)
+        good, bad = np.where(inside & finite, middle, good), np.where(inside & ~finite, middle, bad)
+    if not driver.program.lanes:
+        kept = int(good[0])
+        if kept:
+            history = driver._after(history, driver.steps(history, kept, capacity), kept)
+        return history._replace(last_finite=np.asarray(history.step))
+    carry = chunk.carry
+    for kept in np.unique(good[lost]):
+        there = driver.steps(history, int(kept), capacity).carry
+        carry = _take_lanes(lost & (good == kept), there, carry)
+    last = np.where(lost, history.step + good, history.last_finite)
+    return driver._after(history, chunk._replace(carry=carry), count)._replace(last_finite=last)
+
+
+def _take_lanes(which: np.ndarray, there: PyTree, here: PyTree) -> PyTree:
+    """These lanes from `there`, the others from `here`."""
+
+    def leaf(a: Any, b: Any) -> Any:
+        return jax.numpy.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(leaf, there, here)

@@ -1,30 +1,257 @@
-"""A progress bar on the host, between compiled chunks: theta, steps and time left."""
+"""Callbacks between compiled chunks: progress, early stopping, logs, evaluations.
+
+A callback is any function of a `View` of the run. It may stop the run by returning `True` or the
+reason in words. A `Hook` can also say at which steps it must be called.
+"""
 
 from __future__ import annotations
 
+import csv
+import functools
+import json
 import sys
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from pipla import _checks, _trees
+from pipla._extras import extra
+from pipla.algorithms.base import Info
+from pipla.engine.chunk import Carry, Program, next_info
+from pipla.engine.diagnostics import monte_carlo_error, still_moving
 
-class Progress:
-    """A context manager that shows how far a run is; does nothing when not wanted.
 
-    `wanted=None` shows the bar on a terminal and nowhere else.
+class View:
+    """What a callback sees of a run or a sweep between two chunks.
+
+    Attributes:
+        step, num_steps: the steps done, and wanted.
+        theta: after the last step. In a sweep, theta, particles and moments have two leading
+            axes: settings, replicates.
+        particles: after the last step.
+        x_mean, x_variance: running moments so far, or `None`.
+        theta_trace: theta after every step so far; in a sweep, the steps come first.
+        prox_gap: the largest duality gap so far.
+        seconds: wall time of the steps.
+        info: gradients at the present state, as the next step would report them; computed when
+            asked for. Only in runs.
     """
 
-    def __init__(self, name: str, total: int, wanted: bool | None = None) -> None:
-        self._name, self._total = name, total
-        self._shown = sys.stderr.isatty() if wanted is None else wanted
+    def __init__(
+        self,
+        program: Program,
+        carry: Carry,
+        traces: Sequence[PyTree],
+        step: int,
+        num_steps: int,
+        seconds: float,
+        prox_gap: np.ndarray,
+        grid: tuple[int, ...],
+    ) -> None:
+        self.step, self.num_steps, self.seconds = step, num_steps, seconds
+        self.prox_gap = float(np.max(prox_gap))
+        self._program, self._carry, self._traces, self._grid = program, carry, traces, grid
+
+    @functools.cached_property
+    def theta(self) -> PyTree:
+        return self._on_grid(self._carry.state.theta)
+
+    @functools.cached_property
+    def particles(self) -> PyTree:
+        return self._on_grid(self._carry.state.particles)
+
+    @functools.cached_property
+    def x_mean(self) -> PyTree:
+        moments = self._moments()
+        return None if moments is None else self._on_grid(moments.mean)
+
+    @functools.cached_property
+    def x_variance(self) -> PyTree:
+        moments = self._moments()
+        if moments is None:
+            return None
+        variance = jax.vmap(type(moments).variance)(moments) if self._grid else moments.variance()
+        return self._on_grid(variance)
+
+    @functools.cached_property
+    def theta_trace(self) -> PyTree:
+        trace = jax.tree.map(lambda *rows: np.concatenate(rows), *self._traces)
+        if not self._grid:
+            return trace
+        return jax.tree.map(lambda t: t.reshape(len(t), *self._grid, *t.shape[2:]), trace)
+
+    @functools.cached_property
+    def info(self) -> Info:
+        return next_info(self._program, self._carry, jnp.asarray(self.step, jnp.int32))
+
+    def _moments(self) -> Any:
+        moments = self._carry.moments
+        seen = moments is not None and float(np.max(moments.seen)) > 0
+        return moments if seen else None
+
+    def _on_grid(self, tree: PyTree) -> PyTree:
+        arrays = jax.tree.map(np.asarray, tree)
+        if not self._grid:
+            return arrays
+        return jax.tree.map(lambda leaf: leaf.reshape(*self._grid, *leaf.shape[1:]), arrays)
+
+
+#: A callback: `True` or a reason stops the run.
+Callback = Callable[[View], bool | str | None]
+
+
+class Hook:
+    """A callback that says when it must be called; subclasses write `__call__`."""
+
+    def begin(self, name: str, num_steps: int) -> None:
+        """Before the first chunk is compiled."""
+
+    def next_step(self, step: int) -> int | None:
+        """The next step, after `step`, at which a chunk must end; `None` where any will do."""
+        return None
+
+    def __call__(self, view: View) -> bool | str | None:
+        """Between two chunks."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """When the run is over, in whatever way."""
+
+
+class Every(Hook):
+    """A hook that is called after every `every` steps, and after the last one."""
+
+    def __init__(self, every: int) -> None:
+        self.every = _checks.integer("every", every, least=1)
+
+    def next_step(self, step: int) -> int:
+        return step - step % self.every + self.every
+
+    def is_due(self, view: View) -> bool:
+        """Whether this is one of its steps: chunks may end at others, too."""
+        return view.step % self.every == 0 or view.step == view.num_steps
+
+
+class Evaluation(NamedTuple):
+    """A value, and the step after which it was taken."""
+
+    step: int
+    value: Any
+
+
+class Evaluate(Every):
+    """Evaluate a function of theta and the particles every so often: a test error, a PSNR.
+
+    Arguments:
+        function: `(theta, particles) -> anything`; it is called with NumPy arrays.
+        every: the number of steps between two evaluations.
+
+    Afterwards `history` holds one `Evaluation(step, value)` for each of them.
+
+    Example:
+        >>> import jax, pipla
+        >>> problem = pipla.problems.toy(dimension=3)
+        >>> width = pipla.hooks.Evaluate(lambda theta, x: float(x.std()), every=20)
+        >>> result = pipla.run(problem.model, pipla.PIPGLA(0.1), theta=problem.theta,
+        ...                    particles=problem.cloud(jax.random.key(1), 4), num_steps=60,
+        ...                    key=jax.random.key(0), callbacks=[width])
+        >>> [step for step, value in width.history]
+        [20, 40, 60]
+    """
+
+    def __init__(self, function: Callable[[PyTree, PyTree], Any], every: int) -> None:
+        super().__init__(every)
+        if not callable(function):
+            raise TypeError(f"function must be callable, got {type(function).__name__}.")
+        self.function = function
+        self.history: list[Evaluation] = []
+
+    def __call__(self, view: View) -> None:
+        if self.is_due(view):
+            value = self.function(view.theta, view.particles)
+            self.history.append(Evaluation(view.step, value))
+
+
+class EarlyStop(Every):
+    """Stop once theta has settled and its Monte-Carlo error is small.
+
+    Looked at are the last half of the steps so far. It judges the noise of the average, not its
+    bias.
+
+    Arguments:
+        tolerance: the largest Monte-Carlo standard error of any number in theta.
+        every: the number of steps between two looks.
+        least: the number of steps before the first look that may stop the run.
+    """
+
+    def __init__(self, tolerance: float, every: int = 200, least: int = 400) -> None:
+        super().__init__(every)
+        _checks.positive("tolerance", tolerance)
+        self.tolerance, self.least = float(tolerance), _checks.integer("least", least, least=1)
+
+    def __call__(self, view: View) -> str | None:
+        if not self.is_due(view) or view.step < self.least:
+            return None
+        tail = jax.tree.map(lambda trace: trace[len(trace) // 2 :], view.theta_trace)
+        error = max(float(np.max(monte_carlo_error(leaf))) for leaf in jax.tree.leaves(tail))
+        if not error <= self.tolerance or any(map(still_moving, jax.tree.leaves(tail))):
+            return None
+        return f"theta has settled, with a Monte-Carlo error of {error:.2g}"
+
+
+class Log(Every):
+    """Write step, seconds, theta and the prox gap to a file, one line per look.
+
+    Arguments:
+        path: ends in `.csv`, or in `.jsonl` for one JSON object per line. An existing file is
+            continued.
+        every: the number of steps between two lines.
+    """
+
+    def __init__(self, path: str | Path, every: int = 100) -> None:
+        super().__init__(every)
+        self.path = Path(path)
+        _checks.choice("the ending of path", self.path.suffix, (".csv", ".jsonl"))
+        self._file: TextIO | None = None
+
+    def begin(self, name: str, num_steps: int) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a", newline="", encoding="utf-8")
+
+    def __call__(self, view: View) -> None:
+        if self._file is None or not self.is_due(view):
+            return
+        row = {"step": view.step, "seconds": round(view.seconds, 6), **_named(view.theta)}
+        row["prox_gap"] = view.prox_gap
+        if self.path.suffix == ".jsonl":
+            self._file.write(json.dumps(row) + "\n")
+        else:
+            writer = csv.DictWriter(self._file, row.keys())
+            if self._file.tell() == 0:
+                writer.writeheader()
+            writer.writerow(row)
+        self._file.flush()  # a killed run keeps its log
+
+    def end(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Progress(Hook):
+    """A progress bar with theta, steps and the time left, on standard error."""
+
+    def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
-    def __enter__(self) -> Self:
-        if self._shown:
+    def begin(self, name: str, num_steps: int) -> None:
+        with extra("cli", "a progress bar"):
             from rich.console import Console
             from rich.progress import (
                 BarColumn,
@@ -35,37 +262,60 @@ class Progress:
             )
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[theta]}"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self._task = self._bar.add_task(self._name, total=self._total, theta="compiling")
-            self._bar.start()
-        return self
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[theta]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task = self._bar.add_task(name, total=num_steps, theta="compiling")
+        self._bar.start()
 
-    def update(self, done: int, theta: PyTree) -> None:
-        """Show that `done` steps are done and where theta is."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, theta=summary(theta))
+    def __call__(self, view: View) -> None:
+        shown = f"theta {_trees.brief(view.theta, 3)}"
+        self._bar.update(self._task, completed=view.step, theta=shown)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def end(self) -> None:
         if self._bar is not None:
             self._bar.stop()
 
 
-def summary(theta: PyTree, most: int = 3) -> str:
-    """`theta -4.61` or `theta (0.12, -3.4, ...)`: the first few numbers, four digits each."""
-    numbers = [f"{v:.4g}" for leaf in jax.tree.leaves(theta) for v in np.ravel(leaf)[: most + 1]]
-    shown = ", ".join(numbers[:most]) + (", ..." if len(numbers) > most else "")
-    return f"theta {shown}" if len(numbers) == 1 else f"theta ({shown})"
+def checked_callbacks(callbacks: Any, progress: bool | None) -> list[Callback]:
+    """The callbacks of a run, with a progress bar among them where one is wanted.
+
+    `progress=None` shows it on a terminal, if rich is installed.
+    """
+    if progress is not None:
+        _checks.boolean("progress", progress)
+    if callable(callbacks) or isinstance(callbacks, str) or not isinstance(callbacks, Sequence):
+        raise TypeError(
+            f"callbacks must be a list of functions or hooks, got {type(callbacks).__name__}."
+        )
+    for callback in callbacks:
+        if not callable(callback):
+            raise TypeError(
+                "callbacks must be functions of a view or hooks such as pipla.hooks.Evaluate, got "
+                f"{type(callback).__name__}."
+            )
+    shown = progress if progress is not None else sys.stderr.isatty() and _has_rich()
+    return [*([Progress()] if shown else []), *callbacks]
+
+
+def _has_rich() -> bool:
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _named(theta: PyTree) -> dict[str, Any]:
+    """Theta's numbers by name: `theta`, `theta['alpha']`, `theta[0]`; arrays as lists."""
+    leaves = jax.tree_util.tree_leaves_with_path(theta)
+    return {
+        f"theta{jax.tree_util.keystr(path)}": np.asarray(leaf).tolist() for path, leaf in leaves
+    }

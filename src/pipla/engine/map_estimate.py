@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from pipla import _checks
+from pipla import _checks, _trees
 from pipla.models.model import Model
 from pipla.tuning.curvature import stiffness
 
@@ -34,8 +34,8 @@ def map_estimate(
 ) -> MapEstimate:
     r"""Minimise $g_1 + g_2$ over x, theta fixed, from `x`.
 
-    Where the smooth part knows its proximal map (a `GaussianLikelihood` with an eigenbasis), by
-    Douglas-Rachford splitting,
+    Where the proximal map of the smooth part is known (a `GaussianLikelihood` with an
+    eigenbasis), by Douglas-Rachford splitting,
 
     $$ a = \operatorname{prox}^{\gamma}_{g_1}(z), \qquad
        b = \operatorname{prox}^{\gamma}_{g_2}(2a - z), \qquad z \leftarrow z + b - a, $$
@@ -44,7 +44,7 @@ def map_estimate(
     restarts when it points uphill (O'Donoghue and Candès 2015).
 
     Arguments:
-        num_steps: at most so many.
+        num_steps: the largest number of steps.
         tolerance: stop when a step moves x by less than this part of its distance from its mean.
         step_size: $\gamma$; by default .3 of the prior's own unit of time for the splitting,
             and 1/L for the forward-backward steps.
@@ -57,7 +57,7 @@ def map_estimate(
         _checks.finite(name, tree)
     model.check(theta, jax.tree.map(lambda leaf: leaf[None], x))
     dtype = jnp.result_type(*jax.tree.leaves(x))
-    exact = getattr(model.smooth, "basis", None) is not None
+    exact = jax.eval_shape(model.smooth.resolvent, theta, x, jnp.ones((), dtype)) is not None
     if step_size is None:
         unit = jax.tree.map(lambda u: 0.3 * u, model.nonsmooth.time_unit(theta, x))
         steps = unit if exact else jax.tree.map(lambda _: 1 / stiffness(model, theta, x), x)
@@ -74,13 +74,11 @@ def map_estimate(
 def _splitting(
     model: Model, theta: PyTree, x: PyTree, steps: PyTree, most: Array, tolerance: Array
 ) -> tuple[PyTree, Array, Array]:
-    smooth: Any = model.smooth
-
     def body(state: tuple[Any, ...]) -> tuple[Any, ...]:
         z, last, warm, count, _ = state
-        centre = smooth.resolvent(theta, z, steps)
+        centre: Any = model.smooth.resolvent(theta, z, steps)
         mirror = 2 * centre - z
-        point = model.nonsmooth.solve(theta, mirror, _still(theta), steps, warm)
+        point = model.nonsmooth.solve(theta, mirror, None, steps, warm)
         return z + point.x - centre, point.x, point.warm, count + 1, _change(point.x, last)
 
     start = (x, x, model.nonsmooth.warm_start(theta, x), jnp.zeros((), jnp.int32), jnp.inf)
@@ -94,9 +92,9 @@ def _forward_backward(
 ) -> tuple[PyTree, Array, Array]:
     def body(state: tuple[Any, ...]) -> tuple[Any, ...]:
         ahead, last, warm, age, count, _ = state
-        slope = jax.grad(model.smooth_value, argnums=1)(theta, ahead)
-        down = jax.tree.map(lambda v, h, g: v - h * g, ahead, steps, slope)
-        point = model.nonsmooth.solve(theta, down, _still(theta), steps, warm)
+        gradient = jax.grad(model.smooth_value, argnums=1)(theta, ahead)
+        down = jax.tree.map(lambda v, h, g: v - h * g, ahead, steps, gradient)
+        point = model.nonsmooth.solve(theta, down, None, steps, warm)
         uphill = sum(
             jnp.sum((v - new) * (new - old))
             for v, new, old in zip(*map(jax.tree.leaves, (ahead, point.x, last)), strict=True)
@@ -124,17 +122,13 @@ def _until_settled(body: Any, start: tuple[Any, ...], most: Array, tolerance: Ar
     return jax.lax.while_loop(unfinished, body, start)
 
 
-def _still(theta: PyTree) -> PyTree:
-    return jax.tree.map(lambda t: 0.0, theta)
-
-
 def _change(new: PyTree, old: PyTree) -> Array:
-    """How far a step went, as a part of the spread of x."""
+    """The length of a step relative to the distance of x from its mean."""
 
     def squares(tree: PyTree) -> Any:
         return sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(tree))
 
-    moved = jax.tree.map(jnp.subtract, new, old)
-    spread = jax.tree.map(lambda leaf: leaf - jnp.mean(leaf), new)
-    size = squares(spread)
+    moved = _trees.subtract(new, old)
+    centred = jax.tree.map(lambda leaf: leaf - jnp.mean(leaf), new)
+    size = squares(centred)
     return jnp.sqrt(squares(moved) / jnp.where(size > 0, size, 1.0))

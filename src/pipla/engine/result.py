@@ -1,4 +1,4 @@
-"""What a run returns, and how it is kept: arrays and settings in a folder, no code, no pickle."""
+"""What a run returns."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import dataclasses
 import enum
 import platform
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from pipla import _trees
 from pipla._version import __version__
 from pipla.algorithms.base import Algorithm
-from pipla.engine import storage
 from pipla.engine.diagnostics import monte_carlo_error
+from pipla.engine.save import Save
 
 
 class Status(enum.Enum):
@@ -24,6 +24,7 @@ class Status(enum.Enum):
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
+    STOPPED = "stopped"
     NONFINITE = "non-finite"
 
 
@@ -35,10 +36,10 @@ class Result:
         theta: the average of theta's trace after burn-in.
         theta_stderr: its Monte-Carlo standard error. It does not include bias.
         theta_trace: theta after every step; leading axis: steps.
-        particles: the last cloud.
+        particles: the last particles.
         x_mean, x_variance: moments of x (or of `Save.quantity`) over particles and steps after
             burn-in; `None` when not saved or when burn-in was not reached.
-        saved_particles: clouds kept by `Save(particles_every=...)`, leading axis: time; or `None`.
+        saved_particles: kept by `Save(particles_every=...)`, leading axis: time; or `None`.
         status, message: how the run ended, and a sentence about it.
         num_steps, burn_in: steps done (all of them, after a resume), and those left out of `theta`.
         prox_gap: the largest duality gap of an iterative prox; 0 for closed forms.
@@ -81,13 +82,15 @@ class Result:
 
     def save(self, path: str | Path) -> Path:
         """Write the result to a folder of its own (replaced whole, never half-written)."""
-        return storage.save(self, path)
+        from pipla.engine.storage import save  # which needs to know what a result is
+
+        return save(self, path)
 
     def __repr__(self) -> str:
-        name = getattr(self.algorithm, "name", "") or type(self.algorithm).__name__
-        title = "" if self.algorithm is None else f"{name}: "
+        title = "" if self.algorithm is None else f"{self.algorithm.label}: "
+        theta, error = _trees.brief(self.theta), _trees.brief(self.theta_stderr)
         return (
-            f"Result({title}theta={_brief(self.theta)} ± {_brief(self.theta_stderr)} after "
+            f"Result({title}theta={theta} ± {error} after "
             f"{self.num_steps} steps, {self.seconds:.2f} s, {self.status.value})"
         )
 
@@ -98,7 +101,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """The leaves of the last carry, with the key and the policy: enough to go on bit for bit."""
+    """The leaves of the last carry, the key and what was kept: enough to resume bit for bit."""
 
     leaves: tuple[np.ndarray, ...]
     key_data: np.ndarray
@@ -112,18 +115,42 @@ class Snapshot:
         return jax.random.wrap_key_data(jnp.asarray(self.key_data), impl=self.key_kind)
 
 
-def as_numbers(leaf: jax.Array) -> np.ndarray:
+def _as_numbers(leaf: jax.Array) -> np.ndarray:
     """A leaf of the carry as numbers; of a random key (an optimiser may hold one), its data."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
-def as_leaf(numbers: np.ndarray, like: jax.Array) -> jax.Array:
-    """The inverse of `as_numbers`, for a leaf such as `like`."""
+def _as_leaf(numbers: np.ndarray, like: jax.Array) -> jax.Array:
+    """The inverse of `_as_numbers`, for a leaf such as `like`."""
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.asarray(numbers), impl=jax.random.key_impl(like))
     return jnp.asarray(numbers)
+
+
+def snapshot_of(carry: PyTree, key: jax.Array, save: Save) -> Snapshot:
+    """The snapshot of a run that stands here."""
+    return Snapshot(
+        leaves=tuple(map(_as_numbers, jax.tree.leaves(carry))),
+        key_data=np.asarray(jax.random.key_data(key)),
+        key_kind=str(jax.random.key_impl(key)),
+        moments_every=save.moments_every,
+        particles_every=save.particles_every,
+        has_quantity=save.quantity is not None,
+    )
+
+
+def restored(snapshot: Snapshot, blank: PyTree) -> PyTree:
+    """The carry of a snapshot, in the structure of `blank`; an error where it does not fit."""
+    likes, structure = jax.tree.flatten(blank)
+    shapes = [(leaf.shape, leaf.dtype) for leaf in map(_as_numbers, likes)]
+    if shapes != [(leaf.shape, leaf.dtype) for leaf in snapshot.leaves]:
+        raise ValueError(
+            "model, algorithm or save does not fit the result: the state to resume from has other "
+            "shapes or dtypes. Give those of the original run, and set jax_enable_x64 as it was."
+        )
+    return jax.tree.unflatten(structure, map(_as_leaf, snapshot.leaves, likes))
 
 
 def provenance() -> dict[str, str]:
@@ -134,13 +161,3 @@ def provenance() -> dict[str, str]:
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
     }
-
-
-def load(path: str | Path) -> Result:
-    """Read what `Result.save` wrote. Safe on files from strangers: nothing is executed."""
-    return storage.load(path)
-
-
-def _brief(tree: PyTree) -> str:
-    numbers: list[Any] = [f"{v:.4g}" for leaf in jax.tree.leaves(tree) for v in np.ravel(leaf)[:4]]
-    return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers[:4])})"

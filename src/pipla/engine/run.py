@@ -1,28 +1,28 @@
-"""Run an algorithm: the only loop there is, in compiled chunks, with any algorithm."""
+"""Run an algorithm on a model, and resume a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from pipla import _checks, tuning
+from pipla import _checks
 from pipla.algorithms.base import Algorithm
-from pipla.engine.chunk import start
-from pipla.engine.driver import SoFar, Task, drive
-from pipla.engine.prepare import (
-    as_dtype,
-    checked_burn_in,
-    checked_chunk_size,
-    checked_progress,
-    checked_save,
-    checked_start,
-)
-from pipla.engine.result import Result, as_leaf, as_numbers, load
+from pipla.engine.chunk import Program, start
+from pipla.engine.diagnostics import still_moving
+from pipla.engine.driver import Driver, History, Outcome
+from pipla.engine.hooks import Callback, checked_callbacks
+from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
 from pipla.engine.save import Save
-from pipla.models.model import Model
+from pipla.models.model import Model, checked_point
+from pipla.tuning.conditions import broken_conditions, warn_broken
+from pipla.tuning.curvature import LocalGeometry
 
 
 def run(
@@ -35,6 +35,7 @@ def run(
     key: Key[Array, ""],
     burn_in: int | None = None,
     save: Save | None = None,
+    callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     check: bool = True,
     chunk_size: int | None = None,
@@ -44,13 +45,15 @@ def run(
     Arguments:
         model: what to fit.
         algorithm: how, for example `pipla.PIPGLA(step_size=0.01)`. Numbers left out are chosen
-            by `pipla.tuning.suggest` at this start.
+            for this start, as by `pipla.tuning.suggest`.
         theta: where theta starts: any pytree of floats.
-        particles: where the cloud starts; the leading axis of every leaf counts the particles.
-        num_steps: how many steps.
+        particles: where the particles start; the leading axis of every leaf counts them.
+        num_steps: the number of steps.
         key: `jax.random.key(seed)`. Equal keys give equal runs, however they are chunked.
-        burn_in: steps left out of the averages; half of them by default.
+        burn_in: the number of steps left out of the averages; half of them by default.
         save: what to keep; see `pipla.Save`.
+        callbacks: functions called between compiled chunks with a view of the run, which may stop
+            it; see `pipla.hooks`.
         progress: show a progress bar; by default only on a terminal.
         check: warn when the settings break a condition of the theory (costs a power iteration).
         chunk_size: the most steps between two looks at the clock; never changes a number.
@@ -64,16 +67,20 @@ def run(
     _checks.random_key("key", key)
     save = checked_save(save)
     checked_chunk_size(chunk_size)
-    checked_progress(progress)
+    callbacks = checked_callbacks(callbacks, progress)
     _checks.boolean("check", check)
-    theta, particles = checked_start(model, algorithm, theta, particles)
+    checked_algorithm(algorithm)
+    theta, particles = checked_point(model, theta, particles)
+    algorithm.check(theta, particles)
     save.check(theta, particles)
-    algorithm = as_dtype(tuning.complete(algorithm, model, theta, particles), particles)
+    geometry = LocalGeometry(model, theta, particles)
+    algorithm = as_dtype(algorithm.completed(geometry), particles)
     if check:
-        tuning.warn_broken(algorithm, model, theta, particles)
-    carry = start(algorithm, model, theta, particles, save.program())
-    task = Task(model, algorithm, save, key, burn_in)
-    return drive(task, SoFar(carry, 0), num_steps, progress, chunk_size)
+        warn_broken(algorithm, geometry)
+    program = Program(model, algorithm, key, save.quantity)
+    carry = start(program, theta, particles, save.moments_every is not None)
+    driver = Driver(program, save, burn_in)
+    return _result(driver, driver.drive(History(carry), num_steps, callbacks, chunk_size))
 
 
 def resume(
@@ -83,64 +90,159 @@ def resume(
     num_steps: int,
     algorithm: Algorithm | None = None,
     save: Save | None = None,
+    callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     chunk_size: int | None = None,
 ) -> Result:
-    """Go on with a run for `num_steps` more steps, bit for bit as if it had never stopped.
+    """Resume a run for `num_steps` more steps, bit for bit as if it had never stopped.
 
     Arguments:
-        result: a `Result`, or the folder it was saved in.
+        result: a `Result`, or the folder it was saved in. A sweep is resumed by its own method
+            `SweepResult.resume`.
         model: the model it was run on.
-        algorithm: only needed when it holds code (`theta_optimizer`, or one of your own).
+        algorithm: only needed when it holds code (`theta_optimizer`), or is one of your own that
+            is not registered (`pipla.algorithms.register`).
         save: only needed when it held code (`quantity`).
+        callbacks, progress, chunk_size: as in `run`.
     """
     if not isinstance(result, Result | str | Path):
         raise TypeError(
             f"result must be a pipla.Result or the folder of one, got {type(result).__name__}."
         )
     if not isinstance(result, Result):
+        from pipla.engine.storage import load
+
         result = load(result)
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     algorithm = algorithm if algorithm is not None else result.algorithm
     if algorithm is None:
         raise ValueError(
-            "algorithm is needed to resume this run: it holds code (an optimiser or an algorithm "
-            "of your own), and result files hold none."
-        )
-    if isinstance(algorithm, Algorithm) and algorithm.missing():
-        raise ValueError(
-            "algorithm must have the numbers of the original run, but "
-            f"{algorithm.missing()[0]} was left out."
+            "algorithm is needed to resume this run: it holds code (an optimiser), or is an "
+            "algorithm that is not registered, and result files hold no code."
         )
     checked_chunk_size(chunk_size)
-    checked_progress(progress)
+    callbacks = checked_callbacks(callbacks, progress)
     snapshot = result.snapshot
     if save is None and snapshot.has_quantity:
         raise ValueError(
             "save is needed to resume this run: it held code (a quantity), and results hold none."
         )
     save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
+    checked_algorithm(algorithm)
     theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
     particles = jax.tree.map(jnp.asarray, result.particles)
-    theta, particles = checked_start(model, algorithm, theta, particles)
-    algorithm = as_dtype(algorithm, particles)
-    blank = start(algorithm, model, theta, particles, save.program())
-    likes, structure = jax.tree.flatten(blank)
-    shapes = [(leaf.shape, leaf.dtype) for leaf in map(as_numbers, likes)]
-    if shapes != [(leaf.shape, leaf.dtype) for leaf in snapshot.leaves]:
-        raise ValueError(
-            "model, algorithm or save does not fit the result: the state to go on from has other "
-            "shapes or dtypes. Give those of the original run, and set jax_enable_x64 as it was."
-        )
-    carry = jax.tree.unflatten(structure, map(as_leaf, snapshot.leaves, likes))
-    task = Task(model, algorithm, save, snapshot.key(), result.burn_in)
-    before = SoFar(
-        carry,
+    theta, particles = checked_point(model, theta, particles)
+    algorithm.check(theta, particles)
+    program = Program(model, as_dtype(algorithm, particles), snapshot.key(), save.quantity)
+    blank = start(program, theta, particles, save.moments_every is not None)
+    saved = result.saved_particles
+    history = History(
+        restored(snapshot, blank),
         result.num_steps,
-        traces=[result.theta_trace] if result.num_steps else [],
-        clouds=[] if result.saved_particles is None else [result.saved_particles],
-        gap=result.prox_gap,
+        traces=(result.theta_trace,) if result.num_steps else (),
+        saved_particles=() if saved is None else (saved,),
+        prox_gap=np.asarray(result.prox_gap),
         seconds=result.seconds,
         compile_seconds=result.compile_seconds,
     )
-    return drive(task, before, result.num_steps + num_steps, progress, chunk_size)
+    driver = Driver(program, save, result.burn_in)
+    until = result.num_steps + num_steps
+    return _result(driver, driver.drive(history, until, callbacks, chunk_size))
+
+
+def _result(driver: Driver, outcome: Outcome) -> Result:
+    history, status, message = outcome
+    state, moments = history.carry
+    seen = moments is not None and float(moments.seen) > 0
+    trace = joined(history.traces, state.theta)
+    if status is Status.NONFINITE:
+        message = _what_broke(driver, history)
+    if any(still_moving(leaf[driver.burn_in :]) for leaf in jax.tree.leaves(trace)):
+        message += (
+            "; theta was still moving after burn-in, so that its average and error mean little: "
+            "run longer, or look at theta_scale; a learned strength that runs away needs a smaller "
+            "smoothing, or pipla.noncentred"
+        )
+    return Result(
+        theta_trace=trace,
+        particles=state.particles,
+        x_mean=moments.mean if seen else None,
+        x_variance=moments.variance() if seen else None,
+        saved_particles=joined(history.saved_particles, None),
+        status=status,
+        message=message,
+        num_steps=history.step,
+        burn_in=driver.burn_in,
+        prox_gap=float(history.prox_gap),
+        seconds=history.seconds,
+        compile_seconds=history.compile_seconds,
+        algorithm=driver.program.algorithm,
+        versions=provenance(),
+        snapshot=snapshot_of(history.carry, driver.program.key, driver.save),
+    )
+
+
+def _what_broke(driver: Driver, history: History) -> str:
+    state = history.carry.state
+    program = driver.program
+    causes = broken_conditions(
+        program.algorithm, program.model, state.theta, state.particles, "there"
+    )
+    reason = f" {causes[0]}." if causes else ""
+    return (
+        f"theta or a particle became non-finite at step {history.step + 1}; the state after step "
+        f"{history.step} is kept.{reason} What to try: halve step_size, or look for a log or a "
+        "division by zero in smooth."
+    )
+
+
+def joined(pieces: Sequence[PyTree], otherwise: PyTree) -> PyTree:
+    """Pieces one after the other; with none, `otherwise` as a trace of a single row."""
+    if not pieces:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], otherwise)
+    return jax.tree.map(lambda *rows: np.concatenate(rows), *pieces)
+
+
+# What `run`, `resume` and `sweep` check alike. #
+
+
+def checked_algorithm(algorithm: Any) -> None:
+    """An algorithm, not its class or something else."""
+    if not isinstance(algorithm, Algorithm):
+        hint = f"; call it: `{algorithm.__name__}()`" if callable(algorithm) else ""
+        raise TypeError(
+            f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
+        )
+
+
+def checked_burn_in(burn_in: int | None, num_steps: int) -> int:
+    """The burn-in, by default half of the steps."""
+    if burn_in is None:
+        return num_steps // 2
+    burn_in = _checks.integer("burn_in", burn_in, least=0)
+    if burn_in >= num_steps:
+        raise ValueError(
+            f"burn_in must be smaller than num_steps = {num_steps}, got {burn_in}: nothing would "
+            "be left to average."
+        )
+    return burn_in
+
+
+def checked_save(save: Save | None) -> Save:
+    """The save policy, by default theta's trace and the moments of x."""
+    if save is not None and not isinstance(save, Save):
+        raise TypeError(f"save must be a pipla.Save, got {type(save).__name__}.")
+    return save or Save()
+
+
+def checked_chunk_size(chunk_size: int | None) -> None:
+    """At least 1, or left out."""
+    if chunk_size is not None:
+        _checks.integer("chunk_size", chunk_size, least=1)
+
+
+def as_dtype(algorithm: Algorithm, particles: PyTree) -> Algorithm:
+    """The algorithm with its numbers in the dtype of the particles, so that nothing is promoted."""
+    dtype = jax.tree.leaves(particles)[0].dtype
+    floats, rest = eqx.partition(algorithm, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda leaf: leaf.astype(dtype), floats), rest)

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from pipla import _checks
-from pipla.models.model import num_particles
+from pipla import _checks, _trees
 
-#: So many particles are few.
-FEW = 8
+#: Up to this many particles, unroll the sum: XLA's own is slow there.
+UNROLL_UP_TO = 8
 
 
 class Save(eqx.Module):
-    """What a run keeps besides theta's trace and its last state.
+    """What a run keeps in addition to theta's trace and its last state.
 
     Arguments:
-        moments_every: update the running mean and variance of x every so many steps after
-            burn-in; `None` keeps no moments. Neighbouring steps are so alike that skipping some
-            loses almost nothing.
-        particles_every: keep the whole cloud every so many steps, from the first step on (also
+        moments_every: the number of steps between updates of the running mean and variance of x
+            after burn-in; `None` keeps no moments. Neighbouring steps are so alike that skipping
+            some loses almost nothing.
+        particles_every: the number of steps between saved particles, from the first step on (also
             during burn-in), in host memory; `None` keeps none.
         quantity: a function `(theta, x) -> pytree of arrays` of one particle whose moments are
             wanted instead of those of x; for a non-centred model, the map back to x. The mean of
-            truth values (`x > 0`) is a posterior probability.
+            booleans (`x > 0`) is a posterior probability.
     """
 
     moments_every: int | None = eqx.field(static=True, default=10)
@@ -43,31 +42,28 @@ class Save(eqx.Module):
         if self.quantity is not None and not callable(self.quantity):
             raise TypeError(f"quantity must be a function (theta, x), got {self.quantity!r}.")
 
-    def program(self) -> Save:
-        """What the compiled chunk depends on: whether moments are taken, not how often."""
-        return Save(None if self.moments_every is None else 1, None, self.quantity)
-
     def check(self, theta: PyTree, particles: PyTree) -> None:
-        """Raise an error if the quantity is none that has moments."""
-        jax.eval_shape(self.observe, theta, particles)
+        """Raise an error if the quantity has no moments."""
+        jax.eval_shape(lambda t, x: observe(self.quantity, t, x), theta, particles)
 
-    def observe(self, theta: PyTree, particles: PyTree) -> PyTree:
-        """The quantity at every particle."""
-        if self.quantity is None:
-            return particles
-        observed = jax.vmap(self.quantity, in_axes=(None, 0))(theta, particles)
-        leaves = jax.tree.leaves(observed)
-        if not leaves or any(map(jnp.iscomplexobj, leaves)):
-            raise TypeError(
-                "quantity must return an array of real numbers, or a pytree of them, got "
-                f"{jax.tree.map(jnp.result_type, observed)}."
-            )
-        # The mean of truth values is a probability.
-        dtype = jnp.result_type(*jax.tree.leaves(particles))
-        return jax.tree.map(
-            lambda leaf: leaf if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.astype(dtype),
-            observed,
+
+def observe(quantity: Any, theta: PyTree, particles: PyTree) -> PyTree:
+    """The quantity at every particle; the particles themselves where it is `None`."""
+    if quantity is None:
+        return particles
+    observed = jax.vmap(quantity, in_axes=(None, 0))(theta, particles)
+    leaves = jax.tree.leaves(observed)
+    if not leaves or any(map(jnp.iscomplexobj, leaves)):
+        raise TypeError(
+            "quantity must return an array of real numbers, or a pytree of them, got "
+            f"{jax.tree.map(jnp.result_type, observed)}."
         )
+    # The mean of booleans is a probability.
+    dtype = _trees.dtype(particles)
+    return jax.tree.map(
+        lambda leaf: leaf if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.astype(dtype),
+        observed,
+    )
 
 
 class Moments(NamedTuple):
@@ -81,16 +77,17 @@ class Moments(NamedTuple):
     def empty(cls, observed: PyTree) -> Moments:
         """Nothing seen yet; `observed` has the leading particle axis."""
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), observed)
-        dtype = jnp.result_type(*jax.tree.leaves(observed))
+        dtype = _trees.dtype(observed)
         return cls(jnp.zeros((), dtype), zeros, zeros)
 
     def add(self, observed: PyTree, due: Bool[Array, ""] | bool = True) -> Moments:
-        """Merge one cloud (Chan, Golub and LeVeque's pairwise update, stable in float32).
+        """Merge the particles of a step (Chan, Golub and LeVeque's pairwise update).
 
-        Not `due`, it counts for nothing: unlike a conditional, that copies no moments.
+        When `due` is false the weight is 0, which is cheaper than a conditional, whose branches
+        would copy the moments.
         """
         weight = jnp.asarray(due, self.seen.dtype)
-        batch = num_particles(observed)
+        batch = _trees.num_particles(observed)
         seen = self.seen + weight * batch
         share = weight * batch / jnp.maximum(seen, 1)
         means = jax.tree.map(lambda leaf: _over_particles(leaf) / batch, observed)
@@ -115,7 +112,7 @@ class Moments(NamedTuple):
 
 
 def _over_particles(leaf: Array) -> Array:
-    """The sum over the particles; written out for a few, because XLA's sum is slow for those."""
-    if len(leaf) > FEW:
+    """The sum over the particles."""
+    if len(leaf) > UNROLL_UP_TO:
         return jnp.sum(leaf, axis=0)
     return functools.reduce(jnp.add, list(leaf))

@@ -1,22 +1,20 @@
-"""Results on disk: `arrays.npz` and `result.json` in a folder. No code in it, nothing unpickled."""
+"""Results on disk: `arrays.npz` and `result.json` in a folder. No code, nothing unpickled."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _files, algorithms
-from pipla.algorithms.base import Algorithm
-
-if TYPE_CHECKING:
-    from pipla.engine.result import Result
+from pipla import _files
+from pipla.algorithms.base import REGISTERED, Algorithm, file_name
+from pipla.engine.result import Result, Snapshot, Status
 
 FORMAT = 1
 _FILES = {"arrays.npz", "result.json"}
@@ -28,20 +26,6 @@ _NUMBERS = {
     "seconds": float,
     "compile_seconds": float,
     "versions": dict,
-}
-_KINDS: dict[str, type[Algorithm]] = {
-    kind.__name__: kind
-    for kind in (
-        algorithms.Adaptive,
-        algorithms.Annealed,
-        algorithms.EnvelopeEuler,
-        algorithms.Euler,
-        algorithms.ExponentialFlow,
-        algorithms.ForwardBackward,
-        algorithms.FullProx,
-        algorithms.MetropolisAdjusted,
-        algorithms.StabilisedEuler,
-    )
 }
 
 
@@ -78,9 +62,7 @@ def save(result: Result, path: str | Path) -> Path:
 
 
 def load(path: str | Path) -> Result:
-    """Read a folder that `save` wrote, or say what is wrong with it."""
-    from pipla.engine.result import Result, Snapshot, Status
-
+    """Read what `Result.save` wrote. Safe on files from strangers: nothing is executed."""
     folder = Path(path)
     if not (folder / "result.json").is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no pipla result (no result.json in it).")
@@ -186,31 +168,35 @@ def _unpack(packed: Any, arrays: dict[str, np.ndarray]) -> PyTree:
 def _pack_algorithm(
     algorithm: Algorithm | None, arrays: dict[str, np.ndarray], prefix: str = "algorithm"
 ) -> Any:
-    """Its numbers and choices; of an algorithm that is not ours, no more than its name."""
+    """Its numbers and choices; of one that is not registered, no more than its name."""
     if algorithm is None:
         return None
-    if type(algorithm) not in _KINDS.values():
-        return {"kind": f"{type(algorithm).__module__}.{type(algorithm).__qualname__}"}
-    packed: dict[str, Any] = {"kind": type(algorithm).__name__}
+    packed: dict[str, Any] = {"kind": file_name(type(algorithm))}
+    if REGISTERED.get(packed["kind"]) is not type(algorithm):
+        return packed
     for field in dataclasses.fields(algorithm):
         value, name = getattr(algorithm, field.name), f"{prefix}.{field.name}"
-        if field.name == "theta_optimizer":
-            packed[field.name] = value is not None  # code: the user gives it again at resume
-        elif isinstance(value, bool | int | str):
+        if isinstance(value, bool | int | str):
             packed[field.name] = value
         elif isinstance(value, Algorithm):  # one inside the other: `Adaptive(scheme)`
             packed[field.name] = _pack_algorithm(value, arrays, name)
+        elif any(map(callable, jax.tree.leaves(value))):
+            packed[field.name] = _CODE  # the user gives it again to resume
         else:
             packed[field.name] = _pack(name, value, arrays)
     return packed
 
 
+#: Stands for a field that holds code, such as an optimiser.
+_CODE = {"code": True}
+
+
 def _unpack_algorithm(packed: Any, arrays: dict[str, np.ndarray]) -> Algorithm | None:
-    """The algorithm, or `None` when it holds code (an optimiser) or is not one of ours."""
-    kind = None if packed is None else _KINDS.get(packed["kind"])
-    if kind is None or packed.get("theta_optimizer"):
+    """The algorithm, or `None` when it holds code or is not registered in this process."""
+    kind = None if packed is None else REGISTERED.get(packed["kind"])
+    if kind is None or _CODE in packed.values():
         return None
-    known = {field.name for field in dataclasses.fields(kind)} - {"theta_optimizer"}
+    known = {field.name for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in packed.items():
         if name not in known:

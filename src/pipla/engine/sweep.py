@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,24 +10,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from pipla import _checks, tuning
+from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm
-from pipla.engine.chunk import Chunk, Place, capacity_for, start
-from pipla.engine.devices import advance_lanes, mesh_for, spread
+from pipla.engine.chunk import Program, start
+from pipla.engine.devices import mesh_for, place
 from pipla.engine.diagnostics import monte_carlo_error
-from pipla.engine.hooks import Progress
-from pipla.engine.prepare import (
+from pipla.engine.driver import Driver, History, Outcome
+from pipla.engine.hooks import Callback, checked_callbacks
+from pipla.engine.result import Snapshot, Status, restored, snapshot_of
+from pipla.engine.run import (
     as_dtype,
+    checked_algorithm,
     checked_burn_in,
-    checked_progress,
+    checked_chunk_size,
     checked_save,
-    checked_start,
-    one_dtype,
+    joined,
 )
 from pipla.engine.save import Save
-from pipla.models.model import Model
+from pipla.models.model import Model, checked_point
+from pipla.tuning.curvature import LocalGeometry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,24 +40,40 @@ class SweepResult:
     Attributes:
         theta, theta_stderr: averages after burn-in and their Monte-Carlo errors.
         theta_trace: axes: settings, replicates, steps, theta.
-        particles: the last clouds.
+        particles: the last particles.
         x_mean, x_variance: moments after burn-in; `None` when not saved.
-        finite: which runs stayed finite. The others hold NaN from some step on.
+        finite: which runs stayed finite. The trace of the others is NaN from some step on, and
+            their particles and moments are those of their last finite step.
+        last_finite: the number of that step; -1 for runs that stayed finite.
+        prox_gap: the largest duality gap of an iterative prox in each run.
         keys: replicate r alone is `run(..., key=keys[r])`.
         seconds, compile_seconds: wall time of all the steps, and of compiling.
+        status, message: how the sweep ended.
+        algorithms: with a leading axis of runs in every number.
+        snapshot: everything the next step needs, for `resume`.
     """
 
     theta_trace: PyTree
     particles: PyTree
     x_mean: PyTree
     x_variance: PyTree
-    finite: np.ndarray
+    finite: Bool[np.ndarray, "settings replicates"]
+    last_finite: Int[np.ndarray, "settings replicates"]
+    prox_gap: Float[np.ndarray, "settings replicates"]
     keys: Key[Array, " replicates"]
     num_steps: int
     burn_in: int
     seconds: float
     compile_seconds: float
-    interrupted: bool
+    status: Status
+    message: str
+    algorithms: Algorithm
+    snapshot: Snapshot
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.status is Status.INTERRUPTED
 
     @property
     def theta(self) -> PyTree:
@@ -77,6 +95,49 @@ class SweepResult:
         """Theta after the last step."""
         return jax.tree.map(lambda t: t[:, :, -1], self.theta_trace)
 
+    def resume(
+        self,
+        model: Model,
+        *,
+        num_steps: int,
+        save: Save | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
+    ) -> SweepResult:
+        """Resume all runs for `num_steps` more steps, bit for bit as if they had never stopped.
+
+        `save` is only needed when it held code (`quantity`).
+        """
+        num_steps = _checks.integer("num_steps", num_steps, least=1)
+        callbacks = checked_callbacks(callbacks, progress)
+        snapshot = self.snapshot
+        if save is None and snapshot.has_quantity:
+            raise ValueError("save is needed to resume this sweep: it held code (a quantity).")
+        save = checked_save(save or Save(snapshot.moments_every))
+        grid = self.finite.shape
+        program = Program(model, self.algorithms, snapshot.key(), save.quantity)
+        flat = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf).reshape(-1, *leaf.shape[2:]),
+            (self.theta_last, self.particles),
+        )
+        blank = start(program, *flat, save.moments_every is not None)
+        trace = jax.tree.map(
+            lambda t: np.moveaxis(t.reshape(-1, *t.shape[2:]), 1, 0), self.theta_trace
+        )
+        history = History(
+            restored(snapshot, blank),
+            self.num_steps,
+            traces=(trace,),
+            prox_gap=self.prox_gap.ravel(),
+            last_finite=self.last_finite.ravel(),
+            seconds=self.seconds,
+            compile_seconds=self.compile_seconds,
+        )
+        driver = _driver(program, save, self.burn_in, grid)
+        history = history._replace(carry=place(history.carry, driver.mesh))
+        outcome = driver.drive(history, self.num_steps + num_steps, callbacks)
+        return _sweep_result(driver, outcome, self.keys)
+
 
 def sweep(
     model: Model,
@@ -91,7 +152,9 @@ def sweep(
     pair: bool = False,
     burn_in: int | None = None,
     save: Save | None = None,
+    callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
+    chunk_size: int | None = None,
 ) -> SweepResult:
     """Run a grid of settings times `num_replicates` seeds as one compiled, vmapped program.
 
@@ -105,121 +168,121 @@ def sweep(
         key: replicate r gets `fold_in(key, r)`, the same for every setting.
         (the rest as in `pipla.run`)
 
-    When JAX has several devices that divide the number of runs, the runs are spread over them.
+    When JAX has several devices that divide the number of runs, the runs are distributed over them.
     """
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)
     num_replicates = _checks.integer("num_replicates", num_replicates, least=1)
     _checks.random_key("key", key)
     save = checked_save(save)
-    checked_progress(progress)
+    callbacks = checked_callbacks(callbacks, progress)
+    checked_chunk_size(chunk_size)
     if save.particles_every is not None:
-        raise ValueError("save: a sweep keeps no clouds; leave particles_every at None.")
-    given = algorithms if isinstance(algorithms, list | tuple) else [algorithms]
-    settings: list[Any] = [setting for each in given for setting in _settings(each)]
-    if not settings:
-        raise ValueError("algorithms is empty; give at least one algorithm.")
-    thetas, clouds = _starts(theta, particles, num_replicates, start_per_replicate)
-    first = jax.tree.map(lambda leaf: leaf[0], (thetas, clouds))
-    for algorithm in settings:
-        checked_start(model, algorithm, *first)
+        raise ValueError("save: a sweep keeps no particles; leave particles_every at None.")
+    thetas, particles = _starts(theta, particles, num_replicates, start_per_replicate)
+    first = _trees.first((thetas, particles))
+    settings = _settings(algorithms, model, first, pair, num_replicates)
     save.check(*first)
-    stacked = _stack([as_dtype(tuning.complete(a, model, *first), clouds) for a in settings])
+    geometry = LocalGeometry(model, *first)
+    stacked = _stack([as_dtype(a.completed(geometry), particles) for a in settings])
     keys = jax.vmap(lambda r: jax.random.fold_in(key, r))(jnp.arange(num_replicates))
 
     # Lanes: replicates run fastest, settings slowest.
-    shape = (1 if pair else len(settings), num_replicates)
-    lanes = shape[0] * shape[1]
+    grid = (1 if pair else len(settings), num_replicates)
+    repeats = 1 if pair else num_replicates
+    lane_algorithms = _map_arrays(lambda leaf: jnp.repeat(leaf, repeats, axis=0), stacked)
+    lane_keys, thetas, particles = (
+        jax.tree.map(lambda leaf: jnp.concatenate([leaf] * grid[0]), tree)
+        for tree in (keys, thetas, particles)
+    )
+    program = Program(model, lane_algorithms, lane_keys, save.quantity)
+    driver = _driver(program, save, burn_in, grid)
+    carry = start(program, thetas, particles, save.moments_every is not None)
+    history = History(place(carry, driver.mesh))
+    outcome = driver.drive(history, num_steps, callbacks, chunk_size)
+    if outcome.status is Status.INTERRUPTED and not outcome.history.traces:
+        raise KeyboardInterrupt
+    return _sweep_result(driver, outcome, keys)
+
+
+def _driver(program: Program, save: Save, burn_in: int, grid: tuple[int, ...]) -> Driver:
+    """The driver of many lanes, which the devices share if they divide them evenly."""
+    mesh = mesh_for(program.lanes)
+    algorithm, key = place((program.algorithm, program.key), mesh)
+    shared = Program(program.model, algorithm, key, program.quantity)
+    return Driver(shared, save, burn_in, grid, mesh)
+
+
+def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> SweepResult:
+    history, status, message = outcome
+    grid = driver.grid
+
+    def on_grid(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*grid, *leaf.shape[1:]), tree)
+
+    moments = history.carry.moments
+    seen = moments is not None and history.step > driver.burn_in
+    last = np.broadcast_to(history.last_finite, driver.program.lanes)
+    trace = jax.tree.map(
+        lambda t: _until_lost(np.moveaxis(t, 0, 1), last), joined(history.traces, None)
+    )
+    if status is Status.NONFINITE:
+        message = f"no run stayed finite; the last one was lost at step {int(last.max()) + 1}"
+    elif np.any(last >= 0):
+        message += f"; {int(np.sum(last >= 0))} of {last.size} runs did not stay finite"
+    return SweepResult(
+        theta_trace=on_grid(trace),
+        particles=on_grid(history.carry.state.particles),
+        x_mean=on_grid(moments.mean) if seen else None,
+        x_variance=on_grid(jax.vmap(type(moments).variance)(moments)) if seen else None,
+        finite=on_grid(last < 0),
+        last_finite=on_grid(last),
+        prox_gap=on_grid(np.broadcast_to(history.prox_gap, last.shape)),
+        keys=keys,
+        num_steps=history.step,
+        burn_in=min(driver.burn_in, history.step - 1),
+        seconds=history.seconds,
+        compile_seconds=history.compile_seconds,
+        status=status,
+        message=message,
+        algorithms=driver.program.algorithm,
+        snapshot=snapshot_of(history.carry, driver.program.key, driver.save),
+    )
+
+
+def _until_lost(trace: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """NaN after the last finite step of each lane; axes: lanes, steps."""
+    trace = np.array(trace)
+    for lane in np.flatnonzero(last >= 0):
+        trace[lane, last[lane] :] = np.nan
+    return trace
+
+
+def _settings(
+    algorithms: Any, model: Model, start: tuple[PyTree, PyTree], pair: bool, num_replicates: int
+) -> list[Algorithm]:
+    """The algorithms of a sweep, one per setting, checked at the first start."""
+    given = algorithms if isinstance(algorithms, list | tuple) else [algorithms]
+    for algorithm in given:
+        checked_algorithm(algorithm)
+    settings = [setting for algorithm in given for setting in algorithm.settings()]
+    if not settings:
+        raise ValueError("algorithms is empty; give at least one algorithm.")
+    checked_point(model, *start)
+    for setting in settings:
+        setting.check(*start)
     if pair and len(settings) != num_replicates:
         raise ValueError(
             f"algorithms: pair=True needs one for each of the {num_replicates} replicates, got "
             f"{len(settings)}."
         )
-    repeats = 1 if pair else num_replicates
-    lane_algorithms = _map_arrays(lambda leaf: jnp.repeat(leaf, repeats, axis=0), stacked)
-    lane_keys, thetas, clouds = (
-        jax.tree.map(lambda leaf: jnp.concatenate([leaf] * shape[0]), tree)
-        for tree in (keys, thetas, clouds)
-    )
-    carry = eqx.filter_vmap(lambda a, t, x: start(a, model, t, x, save.program()))(
-        lane_algorithms, thetas, clouds
-    )
-    mesh = mesh_for(lanes)
-    lane_algorithms, lane_keys, carry = spread((lane_algorithms, lane_keys, carry), mesh)
-
-    capacity = capacity_for(first[0], lanes)
-    pieces, done, seconds, interrupted = [], 0, 0.0, False
-    name = f"{getattr(settings[0], 'name', '') or type(settings[0]).__name__} × {lanes}"
-
-    def steps(count: int) -> Chunk:
-        place = Place.at(done, count, burn_in, save)
-        return jax.block_until_ready(
-            advance_lanes(
-                lane_algorithms, model, save.program(), lane_keys, carry, place, capacity, mesh
-            )
-        )
-
-    with Progress(name, num_steps, progress) as bar:
-        began = time.perf_counter()
-        chunk = steps(0)  # no step: compiles
-        compile_seconds = time.perf_counter() - began
-        try:
-            while done < num_steps:
-                began = time.perf_counter()
-                count = min(capacity, num_steps - done)
-                chunk = steps(count)
-                pieces.append(jax.tree.map(lambda t, n=count: np.asarray(t)[:n], chunk.trace))
-                carry, done = chunk.carry, done + count
-                seconds += time.perf_counter() - began
-                bar.update(done, jax.tree.map(lambda t: t[0], carry.state.theta))
-        except KeyboardInterrupt:
-            interrupted = True
-            if not pieces:
-                raise
-
-    def grid(tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*shape, *leaf.shape[1:]), tree)
-
-    trace = jax.tree.map(lambda *rows: np.moveaxis(np.concatenate(rows), 0, 1), *pieces)
-    moments = carry.moments
-    seen = moments is not None and done > burn_in
-    return SweepResult(
-        theta_trace=grid(trace),
-        particles=grid(carry.state.particles),
-        x_mean=grid(moments.mean) if seen else None,
-        x_variance=grid(jax.vmap(lambda m: m.variance())(moments)) if seen else None,
-        finite=grid(chunk.finite),
-        keys=keys,
-        num_steps=done,
-        burn_in=min(burn_in, done - 1),
-        seconds=seconds,
-        compile_seconds=compile_seconds,
-        interrupted=interrupted,
-    )
-
-
-def _settings(algorithm: Any) -> list[Any]:
-    """One algorithm for each number of its `step_size` and `smoothing`, if these are arrays."""
-    scheme = getattr(algorithm, "scheme_itself", None)
-    values = {name: getattr(scheme, name, None) for name in ("step_size", "smoothing")}
-    arrays: dict[str, Any] = {
-        name: value for name, value in values.items() if value is not None and jnp.ndim(value) == 1
-    }
-    lengths = {name: len(value) for name, value in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"step_size and smoothing must have equally many numbers, got {lengths}.")
-    count = next(iter(lengths.values()), None)
-    if count is None:
-        return [algorithm]
-    return [
-        algorithm.filled({name: value[i] for name, value in arrays.items()}) for i in range(count)
-    ]
+    return settings
 
 
 def _starts(
     theta: PyTree, particles: PyTree, num_replicates: int, per_replicate: bool
 ) -> tuple[PyTree, PyTree]:
-    theta, particles = one_dtype(
+    theta, particles = _trees.one_dtype(
         (_checks.floating("theta", theta), _checks.floating("particles", particles))
     )
     for name, tree in (("theta", theta), ("particles", particles)):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from pipla.models.likelihoods import GaussianLikelihood
+from pipla.models.likelihoods import Gaussian
 from pipla.models.model import Gradients, Model
 from pipla.operators import Operator
 from pipla.problems import Deblurring
@@ -33,7 +33,7 @@ def published_problem(problem: Deblurring) -> Deblurring:
 
 def published_model(operator: Operator, observed: np.ndarray, noise: float) -> Model:
     """The likelihood is right; the rest is not."""
-    likelihood = GaussianLikelihood(operator, observed, noise)
+    likelihood = Gaussian(operator, observed, noise)
     return FirstParticleOnly(likelihood, MixedStrength(), data=None, metric=None)
 
 

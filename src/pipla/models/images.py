@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipla.models.likelihoods import GaussianLikelihood
+from pipla.models.likelihoods import Gaussian
 from pipla.models.model import Model
 from pipla.operators import Operator
 from pipla.prox import TVStrength
@@ -42,6 +42,6 @@ def tv_model(
         isotropic=isotropic, axes=axes, max_iterations=iterations, tolerance=1e-9, degrees=degrees
     )
     if noise is not None:
-        return Model(GaussianLikelihood(operator, observed, noise), term)
-    likelihood = GaussianLikelihood(operator, observed, None, theta="noise")
+        return Model(Gaussian(operator, observed, noise), term)
+    likelihood = Gaussian(operator, observed, None, theta="noise")
     return Model(likelihood, term.on(theta="strength"))

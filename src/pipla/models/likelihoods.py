@@ -1,25 +1,93 @@
-r"""Gaussian observations of a linear map, $y = H x + \sigma n$: a smooth term with its flow."""
+r"""The smooth part of a model: likelihoods, and what can be done with them exactly."""
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PyTree
 
-from pipla import _checks
-from pipla._trees import Address, part, put_part
-from pipla.operators import Operator
+from pipla import _checks, _trees
+from pipla._trees import Address
 from pipla.operators.eigenbasis import Eigenbasis
+from pipla.operators.linear import Operator
+
+Scalar = Float[Array, ""]
 
 
-class GaussianLikelihood(eqx.Module):
+class Likelihood(eqx.Module):
+    r"""Minus a log likelihood, $g_1(\theta, x)$, for one particle x.
+
+    A subclass writes `__call__`. The other methods are abilities: a likelihood that has one
+    overrides it, and the default, `None`, says that it has not. Algorithms ask here and nowhere
+    else.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
+        """The potential $g_1(\\theta, x)$."""
+
+    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
+        """Whether the value depends on theta."""
+        program = jax.make_jaxpr(lambda theta: self(theta, x, data))(theta).jaxpr
+        _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
+        return any(used)
+
+    def flow(self, theta: PyTree, x: PyTree, time: PyTree, noise: PyTree) -> PyTree | None:
+        r"""Where $\mathrm{d}X = -\nabla_x g_1\,\mathrm{d}t + \sqrt2\,\mathrm{d}W$ is after `time`.
+
+        `noise` is $\sqrt{2h}\,\xi$ for the time $h$ and standard normals $\xi$.
+        """
+        return None
+
+    def resolvent(self, theta: PyTree, x: PyTree, lam: PyTree) -> PyTree | None:
+        """The proximal map of $g_1$ over x."""
+        return None
+
+    def stiffness(self, theta: PyTree) -> Array | None:
+        """The largest eigenvalue of the Hessian in x, where it is known for every x."""
+        return None
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree | None:
+        """Theta where the mean of $g_1$ over the particles is smallest."""
+        return None
+
+    def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
+        """An eigenbasis of the Hessian in x, or of a matrix near it."""
+        return None
+
+    def rows(self, indices: Array) -> Likelihood | None:
+        """The likelihood of these observations alone."""
+        return None
+
+
+class Function(Likelihood):
+    """A plain function `(theta, x, data) -> scalar` as a likelihood without abilities."""
+
+    function: Callable[[PyTree, PyTree, PyTree], Scalar]
+
+    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
+        return self.function(theta, x, data)
+
+
+class Flat(Likelihood):
+    """No likelihood: the whole potential is in the non-smooth term."""
+
+    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
+        return jnp.zeros((), _trees.dtype(x))
+
+
+class Gaussian(Likelihood):
     r"""$g_1(\theta, x) = |Hx - y|^2 / (2\sigma^2)$, and with a learned noise $+\, m \log\sigma$.
 
-    It is the `smooth` of a `Model`: `Model(GaussianLikelihood(blur, picture, 1.4), TVStrength())`.
-    Where the operator has an eigenbasis, the flow of the likelihood alone is exact (`flow`).
+    Gaussian observations of a linear map, $y = Hx + \sigma n$:
+    `Model(Gaussian(blur, image, 1.4), TVStrength())`. Where the operator has an eigenbasis, the
+    flow of the likelihood alone is exact (`flow`).
 
     Arguments:
         operator: $H$; see `pipla.operators`.
@@ -62,71 +130,81 @@ class GaussianLikelihood(eqx.Module):
         if self.basis is not None:
             self.backprojected = self.basis.forward(operator.adjoint(self.observations))
 
-    def __call__(self, theta: PyTree, x: Array, data: PyTree = None) -> Float[Array, ""]:
-        scaled = self._residual(x) / self.deviation(theta).astype(x.dtype)
+    def __call__(self, theta: PyTree, x: Array, data: PyTree = None) -> Scalar:
+        scaled = self._residual(x) / self.std(theta).astype(x.dtype)
         value = 0.5 * jnp.sum(scaled**2)
         if self.noise is None:
-            value = value + self.observations.size * part("theta", theta, self.theta)
+            value = value + self.observations.size * _trees.part("theta", theta, self.theta)
         return value
 
-    def deviation(self, theta: PyTree) -> Array:
+    def std(self, theta: PyTree) -> Array:
         r"""$\sigma$, known or learned."""
         if self.noise is not None:
             return self.noise
-        return jnp.exp(part("theta", theta, self.theta))
+        return jnp.exp(_trees.part("theta", theta, self.theta))
 
-    def flow(self, theta: PyTree, x: Array, time: Array, push: Array) -> Array:
-        r"""Where $\mathrm{d}X = -\nabla_x g_1\,\mathrm{d}t + \sqrt2\,\mathrm{d}W$ is after `time`.
+    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
+        return self.noise is None
 
-        With $a$ the eigenvalues of $H^\top H/\sigma^2$ and $F$ its basis, exactly
+    def flow(self, theta: PyTree, x: Array, time: Array, noise: Array) -> Array | None:
+        r"""With $a$ the eigenvalues of $H^\top H/\sigma^2$ and $F$ its basis, exactly
 
         $$ F X_h = e^{-ah} F X_0 + \frac{1 - e^{-ah}}{a} \frac{F H^\top y}{\sigma^2}
            + \sqrt{\frac{1 - e^{-2ah}}{2ah}}\; F \sqrt{2h}\,\xi, $$
 
-        where `push` is $\sqrt{2h}\,\xi$, and for $F\xi$ stand numbers of the same distribution
-        (`Eigenbasis.white`).
+        where $F\xi$ is replaced by numbers of the same distribution (`Eigenbasis.white`).
         """
-        basis, backprojected = self._exact()
-        weight = time / self.deviation(theta).astype(x.dtype) ** 2
+        if self.basis is None or self.backprojected is None:
+            return None
+        basis, weight = self.basis, time / self.std(theta).astype(x.dtype) ** 2
         exponent = weight * basis.eigenvalues.astype(x.dtype)
         kept = basis.times(jnp.exp(-exponent), basis.forward(x))
-        spread = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(push))
-        pulled = basis.times(weight * _mean_decay(exponent), backprojected.astype(kept.dtype))
-        return basis.inverse(kept + spread + pulled)
+        random = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(noise))
+        pulled = basis.times(weight * _mean_decay(exponent), self.backprojected.astype(kept.dtype))
+        return basis.inverse(kept + random + pulled)
 
-    def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array:
+    def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array | None:
         r"""The proximal map: $F^{-1}(1 + \lambda a)^{-1}(Fx + \lambda FH^\top y/\sigma^2)$."""
-        basis, backprojected = self._exact()
-        weight = lam / self.deviation(theta).astype(x.dtype) ** 2
+        if self.basis is None or self.backprojected is None:
+            return None
+        basis, weight = self.basis, lam / self.std(theta).astype(x.dtype) ** 2
         start = basis.forward(x)
-        pulled = start + basis.times(weight, backprojected.astype(start.dtype))
+        pulled = start + basis.times(weight, self.backprojected.astype(start.dtype))
         return basis.inverse(
             basis.times(1 / (1 + weight * basis.eigenvalues.astype(x.dtype)), pulled)
         )
 
     def stiffness(self, theta: PyTree) -> Array | None:
-        """The largest eigenvalue of the Hessian in x, where the eigenbasis gives it."""
         if self.basis is None:
             return None
-        return jnp.max(self.basis.eigenvalues) / self.deviation(theta) ** 2
+        return jnp.max(self.basis.eigenvalues) / self.std(theta) ** 2
 
     def closed_form(self, theta: PyTree, particles: Array) -> PyTree:
-        r"""Theta with the best noise for the cloud: $\sigma^2 = \overline{|HX - y|^2}/m$."""
+        r"""Theta with the best noise for the particles: $\sigma^2 = \overline{|HX - y|^2}/m$."""
         if self.noise is not None:
             return theta
         log_noise = 0.5 * jnp.log(jnp.mean(jax.vmap(self._residual)(particles) ** 2))
-        return put_part(theta, self.theta, log_noise)
+        return _trees.put_part(theta, self.theta, log_noise)
+
+    def surrogate(self, theta: PyTree, x: Array) -> Eigenbasis | None:
+        """The basis of $H^\\top H$: exact up to the factor $1/\\sigma^2$."""
+        return self.basis
 
     def _residual(self, x: Array) -> Array:
         return self.operator.apply(x) - self.observations.astype(x.dtype)
 
-    def _exact(self) -> tuple[Eigenbasis, Array]:
-        if self.basis is None or self.backprojected is None:
-            raise TypeError(
-                f"{type(self.operator).__name__} has no eigenbasis, so its flow is not exact; use "
-                "an algorithm that needs gradients only, such as pipla.SKROCK."
-            )
-        return self.basis, self.backprojected
+
+def as_likelihood(smooth: Any) -> Likelihood:
+    """A likelihood as it is, a function wrapped, `None` as a flat one."""
+    if isinstance(smooth, Likelihood):
+        return smooth
+    if smooth is None:
+        return Flat()
+    if not callable(smooth):
+        raise TypeError(
+            f"smooth must be a function (theta, x, data) -> scalar, got {type(smooth).__name__}."
+        )
+    return Function(smooth)
 
 
 def _mean_decay(exponent: Array) -> Array:

@@ -1,7 +1,7 @@
 r"""A latent variable model $p_\theta(x, y) \propto e^{-U(\theta, x)}$ with $U = g_1 + g_2$.
 
-The model knows its potential and how to evaluate it over a cloud of particles. It knows
-nothing of step sizes or randomness.
+A model evaluates its potential, its gradients and its proximal map over many particles. Step sizes
+and randomness belong to the algorithms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from pipla import _checks
+from pipla import _checks, _trees
+from pipla.models.likelihoods import Flat, Likelihood, as_likelihood
 from pipla.prox.base import Solution, Term, Zero
 
 Smooth = Callable[[PyTree, PyTree, PyTree], Float[Array, ""]]
@@ -22,7 +23,7 @@ Metric = Callable[[PyTree, PyTree], PyTree]
 
 
 class Gradients(NamedTuple):
-    """The slope of the potential: averaged over particles for theta, one each for the particles."""
+    """Gradients of the potential: the mean over particles for theta, one per particle for x."""
 
     theta: PyTree
     particles: PyTree
@@ -33,9 +34,10 @@ class Model(eqx.Module):
 
     Arguments:
         smooth: minus the log of the smooth part of the density, `smooth(theta, x, data)`, for
-            one particle `x`; returns a scalar. `None` when the whole potential is non-smooth.
+            one particle `x`; returns a scalar. A member of `pipla.likelihoods` or a function of
+            your own. `None` when the whole potential is non-smooth.
         nonsmooth: a term of `pipla.prox`, or `None`.
-        data: what `smooth` needs besides theta and x: any pytree of arrays.
+        data: what else `smooth` needs: any pytree of arrays.
         metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
             which algorithms multiply their step in that leaf. `noncentred` sets it, so that a
             step keeps its length in the units of x whatever theta is.
@@ -48,14 +50,14 @@ class Model(eqx.Module):
         3.0
     """
 
-    smooth: Smooth | None
+    smooth: Likelihood
     nonsmooth: Term
     data: PyTree
     metric: Metric | None
 
     def __init__(
         self,
-        smooth: Smooth | None,
+        smooth: Likelihood | Smooth | None,
         nonsmooth: Term | None = None,
         data: PyTree = None,
         metric: Metric | None = None,
@@ -64,11 +66,6 @@ class Model(eqx.Module):
             raise ValueError(
                 "smooth and nonsmooth are both None: the model is empty. Give `smooth`, a "
                 "function (theta, x, data) -> scalar, a term of `pipla.prox`, or both."
-            )
-        if smooth is not None and not callable(smooth):
-            raise TypeError(
-                "smooth must be a function (theta, x, data) -> scalar, got "
-                f"{type(smooth).__name__}."
             )
         if nonsmooth is not None and not isinstance(nonsmooth, Term):
             hint = "; call it: `L1()`, not `L1`" if isinstance(nonsmooth, type) else ""
@@ -80,15 +77,13 @@ class Model(eqx.Module):
         # Lists of numbers and NumPy arrays become arrays once, here, and not at every call.
         data = _checks.arrays("data", data)
         _checks.finite("data", data)
-        self.smooth = smooth
+        self.smooth = as_likelihood(smooth)
         self.nonsmooth = Zero() if nonsmooth is None else nonsmooth
         self.data = data
         self.metric = metric
 
     def smooth_value(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
         """$g_1$ at one particle."""
-        if self.smooth is None:
-            return jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
         return self.smooth(theta, x, self.data)
 
     def potential(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
@@ -107,54 +102,47 @@ class Model(eqx.Module):
 
         The sum over particles has both: its theta derivative is the sum wanted, and its
         derivative in $x_i$ is that of particle i alone. `nonsmooth_theta` and `nonsmooth_x` add
-        the (sub)gradient of $g_2$ in theta and in x: the hybrid schemes need the first, the
-        schemes that know no prox need both.
+        the (sub)gradient of $g_2$ in theta and in x: hybrid schemes need the first, schemes
+        without a proximal step need both.
         """
 
         def total(theta: PyTree, particles: PyTree) -> Float[Array, ""]:
             def one(x: PyTree) -> Float[Array, ""]:
                 value = self.smooth_value(theta, x)
                 if nonsmooth_theta or nonsmooth_x:
-                    held_theta = theta if nonsmooth_theta else jax.lax.stop_gradient(theta)
-                    held_x = x if nonsmooth_x else jax.lax.stop_gradient(x)
-                    value = value + self.nonsmooth.value(held_theta, held_x)
+                    at_theta = theta if nonsmooth_theta else jax.lax.stop_gradient(theta)
+                    at_x = x if nonsmooth_x else jax.lax.stop_gradient(x)
+                    value = value + self.nonsmooth.value(at_theta, at_x)
                 return value
 
             return jnp.sum(jax.vmap(one)(particles))
 
-        theta_slope, particle_slope = jax.grad(total, argnums=(0, 1))(theta, particles)
-        count = num_particles(particles)
-        return Gradients(jax.tree.map(lambda g: g / count, theta_slope), particle_slope)
+        for_theta, for_particles = jax.grad(total, argnums=(0, 1))(theta, particles)
+        count = _trees.num_particles(particles)
+        return Gradients(jax.tree.map(lambda g: g / count, for_theta), for_particles)
 
     def particle_scale(self, theta: PyTree, particles: PyTree) -> PyTree:
         """One number for each leaf of x: the metric at theta, or 1."""
         if self.metric is None:
             return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
-        return self.metric(theta, jax.tree.map(lambda leaf: leaf[0], particles))
+        return self.metric(theta, _trees.first(particles))
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
-        r"""Theta where the mean potential over the cloud is smallest, in closed form.
+        r"""Theta where the mean potential over the particles is smallest, in closed form.
 
-        The terms, and a smooth part that offers `closed_form` (`GaussianLikelihood` does), each set
-        their own parts of theta; a smooth part that does not must not depend on theta.
+        The terms and the likelihood each set their own parts of theta; a likelihood without a
+        closed form must not depend on theta.
         """
-        known: Any = getattr(self.smooth, "closed_form", None)
-        if known is not None:
-            theta = known(theta, particles)
-        elif self._smooth_uses_theta(theta, particles):
-            raise TypeError(
-                "theta_update='closed-form' needs a smooth part that does not depend on theta, or "
-                "knows its best theta (pipla.GaussianLikelihood); use 'gradient'."
-            )
-        return self.nonsmooth.closed_form(theta, particles)
-
-    def _smooth_uses_theta(self, theta: PyTree, particles: PyTree) -> bool:
-        if self.smooth is None:
-            return False
-        x = jax.tree.map(lambda leaf: leaf[0], particles)
-        program = jax.make_jaxpr(lambda theta: self.smooth_value(theta, x))(theta).jaxpr
-        inputs = {id(variable) for variable in program.invars}
-        return any(id(used) in inputs for step in program.eqns for used in step.invars)
+        best = self.smooth.closed_form(theta, particles)
+        if best is None:
+            if self.smooth.uses_theta(theta, _trees.first(particles), self.data):
+                raise TypeError(
+                    "theta_update='closed-form' needs a smooth part that does not depend on "
+                    "theta, or has a best theta in closed form (pipla.GaussianLikelihood); use "
+                    "'gradient'."
+                )
+            best = theta
+        return self.nonsmooth.closed_form(best, particles)
 
     def warm_start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """The warm start of the prox for every particle."""
@@ -163,7 +151,10 @@ class Model(eqx.Module):
     def solve(
         self, theta: PyTree, particles: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
-        """The joint prox of every particle at the shared theta: each answers with its own theta."""
+        """The joint prox of every particle at the shared theta: each returns a theta of its own.
+
+        `lam_theta=None` keeps theta fixed.
+        """
         return jax.vmap(self.nonsmooth.solve, in_axes=(None, 0, None, None, 0))(
             theta, particles, lam_theta, lam_x, warm
         )
@@ -171,7 +162,7 @@ class Model(eqx.Module):
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Evaluate shapes and dtypes once; raise an error that names what does not fit."""
         x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), particles)
-        if self.smooth is not None:
+        if not isinstance(self.smooth, Flat):
             value = self._smooth_shape(theta, x)
             if not isinstance(value, jax.ShapeDtypeStruct) or value.shape != ():
                 raise ValueError(
@@ -190,7 +181,7 @@ class Model(eqx.Module):
                 f"nonsmooth must have a scalar value, but {type(self.nonsmooth).__name__}.value "
                 f"has shape {value.shape}."
             )
-        lam = jnp.ones((), jnp.result_type(*jax.tree.leaves(x)))
+        lam = jnp.ones((), _trees.dtype(x))
         point = jax.eval_shape(self.nonsmooth.prox, theta, x, lam, lam)
         given = jax.tree.map(_shape_of, (theta, x))
         if jax.tree.map(_shape_of, point) != given:
@@ -205,7 +196,7 @@ class Model(eqx.Module):
 
         A function that broadcasts takes either, and would sample something else without a word.
         """
-        number = num_particles(particles)
+        number = _trees.num_particles(particles)
         if number == 1 or any(leaf.ndim > 1 for leaf in jax.tree.leaves(particles)):
             return
         try:
@@ -231,9 +222,20 @@ class Model(eqx.Module):
             ) from error
 
 
-def num_particles(particles: PyTree) -> int:
-    """The length of the leading axis."""
-    return jax.tree.leaves(particles)[0].shape[0]
+def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:
+    """Theta and particles as float arrays of one dtype, where this model can be evaluated."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
+    theta = _checks.floating("theta", theta)
+    particles = _checks.floating("particles", particles)
+    if not jax.tree.leaves(theta):
+        raise ValueError("theta is empty; give a float, an array or a pytree of them.")
+    _checks.particle_count(particles)
+    _checks.finite("theta", theta)
+    _checks.finite("particles", particles)
+    theta, particles = _trees.one_dtype((theta, particles))
+    model.check(theta, particles)
+    return theta, particles
 
 
 def _shape_of(leaf: Any) -> str:

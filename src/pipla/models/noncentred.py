@@ -1,13 +1,13 @@
-r"""Non-centred forms: write $x = T_\theta(z)$ so that the prior of z does not know theta.
+r"""Non-centred models: $x = T_\theta(z)$ with z independent of theta a priori.
 
-In a centred model theta and x are stiffly coupled through the prior, and theta crawls. With
+In a centred model theta and x are stiffly coupled through the prior, and theta moves slowly. With
 $x = \theta + z$ or $x = e^{-r\theta} z$ the non-smooth term becomes a plain convex one in z alone,
 theta moves into the smooth part, and what the change of variables adds to the potential is
 
-$$ g_2(\theta, T_\theta(z)) - \log|\det T_\theta'(z)| = h(z) + \text{rest}(\theta), $$
+$$ g_2(\theta, T_\theta(z)) - \log|\det T_\theta'(z)| = h(z) + \text{remainder}(\theta), $$
 
-$h$ the plain term and the rest 0 for a normalised prior: the marginal likelihood of theta is the
-same function as before (of $|\theta|$ for the uniform density: $x = \theta z$ knows no sign).
+$h$ the plain term and the remainder 0 for a normalised prior: the marginal likelihood of theta is
+the same function as before (of $|\theta|$ for the uniform density, where $x = \theta z$).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import functools
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla import prox
-from pipla.models.model import Model, Smooth
+from pipla.models.likelihoods import Likelihood
+from pipla.models.model import Model
 from pipla.models.reparametrisations import (
-    Each,
-    Form,
-    Moved,
-    Multiply,
-    OnPart,
-    Same,
+    At,
+    Bijector,
+    Chain,
+    ExpScale,
+    Identity,
+    Offset,
+    Scale,
     Shift,
-    Stretch,
 )
 from pipla.prox.base import Term
 from pipla.prox.combine import On, Translated
@@ -38,98 +38,96 @@ from pipla.prox.sums import Sum
 
 
 @functools.singledispatch
-def noncentred_term(term: Term) -> tuple[Form, Term]:
+def noncentred_term(term: Term) -> tuple[Bijector, Term]:
     """The change of variables for a term, and the plain term in z. Register your own terms here."""
     if term.uses_theta:
         raise TypeError(
             f"nonsmooth: no non-centred form is known for {type(term).__name__}; register one with "
-            "`pipla.reparametrise.noncentred_term.register`."
+            "`pipla.models.noncentred.noncentred_term.register`."
         )
-    return Same(), term
+    return Identity(), term
 
 
 @noncentred_term.register
-def _(term: prox.LaplaceLocation) -> tuple[Form, Term]:
+def _(term: prox.LaplaceLocation) -> tuple[Bijector, Term]:
     return Shift(), prox.L1(1 / term.scale)
 
 
 @noncentred_term.register
-def _(term: prox.GaussianLocation) -> tuple[Form, Term]:
+def _(term: prox.GaussianLocation) -> tuple[Bijector, Term]:
     return Shift(), prox.SquaredL2(1 / term.scale**2)
 
 
 @noncentred_term.register
-def _(term: prox.UniformBox) -> tuple[Form, Term]:
-    return Multiply(), prox.Box(-1.0, 1.0)
+def _(term: prox.UniformBox) -> tuple[Bijector, Term]:
+    return Scale(), prox.Box(-1.0, 1.0)
 
 
 @noncentred_term.register
-def _(term: prox.UniformLogBox) -> tuple[Form, Term]:
-    return Stretch(jnp.asarray(-1.0)), prox.Box(-1.0, 1.0)
+def _(term: prox.UniformLogBox) -> tuple[Bijector, Term]:
+    return ExpScale(jnp.asarray(-1.0)), prox.Box(-1.0, 1.0)
 
 
 @noncentred_term.register
-def _(term: prox.Strength) -> tuple[Form, Term]:
+def _(term: prox.Strength) -> tuple[Bijector, Term]:
     if not isinstance(term.regulariser, prox.SoftThreshold | prox.TotalVariation):
         raise TypeError(
             f"nonsmooth: the strength of {type(term.regulariser).__name__} has no non-centred form "
             "that is known, because it is not known to be homogeneous, R(c x) = |c| R(x)."
         )
     degrees = term.degrees if term.normalised else jnp.zeros(())
-    return Stretch(term.rate, degrees), term.regulariser
+    return ExpScale(term.rate, degrees), term.regulariser
 
 
 @noncentred_term.register
-def _(term: Translated) -> tuple[Form, Term]:
-    form, plain = noncentred_term(term.term)
-    return Moved(form, term.shift), plain
+def _(term: Translated) -> tuple[Bijector, Term]:
+    bijector, plain = noncentred_term(term.term)
+    return Offset(bijector, term.shift), plain
 
 
 @noncentred_term.register
-def _(term: On) -> tuple[Form, Term]:
-    form, plain = noncentred_term(term.term)
-    return OnPart(form, term), On(plain, x=term.x)
+def _(term: On) -> tuple[Bijector, Term]:
+    bijector, plain = noncentred_term(term.term)
+    return At(bijector, term), On(plain, x=term.x)
 
 
 @noncentred_term.register
-def _(term: Sum) -> tuple[Form, Term]:
-    forms, plains = zip(*map(noncentred_term, term.terms), strict=True)
-    return Each(forms), Sum(plains)
+def _(term: Sum) -> tuple[Bijector, Term]:
+    bijectors, plains = zip(*map(noncentred_term, term.terms), strict=True)
+    return Chain(bijectors), Sum(plains)
 
 
-class NonCentredSmooth(eqx.Module):
-    r"""$g_1(\theta, T_\theta(z)) + \text{rest}(\theta)$."""
+class Reparametrised(Likelihood):
+    r"""$g_1(\theta, T_\theta(z))$ plus the remainder of the change of variables."""
 
-    smooth: Smooth | None
-    form: Form
+    likelihood: Likelihood
+    bijector: Bijector
 
-    def __call__(self, theta: PyTree, z: PyTree, data: PyTree) -> Float[Array, ""]:
-        rest = self.form.rest(theta, z)
-        if self.smooth is None:
-            return rest + jnp.zeros((), jnp.result_type(*jax.tree.leaves(z)))
-        return self.smooth(theta, self.form.to_x(theta, z), data) + rest
+    def __call__(self, theta: PyTree, z: PyTree, data: PyTree = None) -> Float[Array, ""]:
+        x = self.bijector.forward(theta, z)
+        return self.likelihood(theta, x, data) + self.bijector.remainder(theta, z)
 
 
 class Metric(eqx.Module):
-    """The form's metric as a function of its own, for `Model.metric`."""
+    """The metric of a bijector as a function, for `Model.metric`."""
 
-    form: Form
+    bijector: Bijector
 
     def __call__(self, theta: PyTree, z: PyTree) -> PyTree:
-        return self.form.metric(theta, z)
+        return self.bijector.metric(theta, z)
 
 
 class BackToX(eqx.Module):
     """The map back: `back(theta, z)` is x for one particle; `back.inverse(theta, x)` is z."""
 
-    form: Form
+    bijector: Bijector
 
     def __call__(self, theta: PyTree, z: PyTree) -> PyTree:
-        return self.form.to_x(theta, z)
+        return self.bijector.forward(theta, z)
 
     def inverse(self, theta: PyTree, x: PyTree) -> PyTree:
         """From x to z."""
-        return self.form.to_z(theta, x)
+        return self.bijector.inverse(theta, x)
 
 
 class NonCentred(NamedTuple):
@@ -153,6 +151,6 @@ def noncentred(model: Model) -> NonCentred:
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
-    form, plain = noncentred_term(model.nonsmooth)
-    smooth = NonCentredSmooth(model.smooth, form)
-    return NonCentred(Model(smooth, plain, model.data, metric=Metric(form)), BackToX(form))
+    bijector, plain = noncentred_term(model.nonsmooth)
+    smooth = Reparametrised(model.smooth, bijector)
+    return NonCentred(Model(smooth, plain, model.data, metric=Metric(bijector)), BackToX(bijector))

@@ -15,19 +15,19 @@ from pipla._trees import part, put_part
 from pipla.prox.combine import On
 
 
-class Form(eqx.Module):
-    r"""A change of variables: `to_x` is $T_\theta$, `to_z` its inverse, `rest` what is left."""
+class Bijector(eqx.Module):
+    r"""A change of variables $x = T_\theta(z)$: `forward` is $T_\theta$, `inverse` its inverse."""
 
     @abc.abstractmethod
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
+    def forward(self, theta: PyTree, z: PyTree) -> PyTree:
         """From z to x."""
 
     @abc.abstractmethod
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
+    def inverse(self, theta: PyTree, x: PyTree) -> PyTree:
         """From x to z."""
 
     @abc.abstractmethod
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
+    def remainder(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
         """What the change of variables adds to the smooth potential."""
 
     @abc.abstractmethod
@@ -38,27 +38,27 @@ class Form(eqx.Module):
         """
 
 
-class Exact(Form):
-    """A form whose Jacobian cancels against the prior's normaliser: nothing is left over."""
+class _Exact(Bijector):
+    """Bijectors whose Jacobian cancels against the normaliser of the prior: no remainder."""
 
-    def rest(self, theta: PyTree, z: PyTree) -> float:
+    def remainder(self, theta: PyTree, z: PyTree) -> float:
         return 0.0
 
 
-class Shift(Exact):
+class Shift(_Exact):
     r"""$x = \theta + z$."""
 
-    def to_x(self, theta: Array, z: Array) -> Array:
+    def forward(self, theta: Array, z: Array) -> Array:
         return require_scalar("theta", theta, self) + z
 
-    def to_z(self, theta: Array, x: Array) -> Array:
+    def inverse(self, theta: Array, x: Array) -> Array:
         return x - require_scalar("theta", theta, self)
 
     def metric(self, theta: Array, z: Array) -> Array:
         return jnp.ones((), z.dtype)
 
 
-class Stretch(Form):
+class ExpScale(Bijector):
     r"""$x = e^{-r \theta} z$ for a term $e^{r\theta} R(x)$ with $R$ homogeneous.
 
     The Jacobian gives $+ r d \theta$ for the d elements of x, which cancels against the normaliser
@@ -68,13 +68,13 @@ class Stretch(Form):
     rate: Array
     degrees: Array | None = None  # d'; `None` for d
 
-    def to_x(self, theta: Array, z: Array) -> Array:
+    def forward(self, theta: Array, z: Array) -> Array:
         return jnp.exp(-self.rate.astype(z.dtype) * require_scalar("theta", theta, self)) * z
 
-    def to_z(self, theta: Array, x: Array) -> Array:
+    def inverse(self, theta: Array, x: Array) -> Array:
         return jnp.exp(self.rate.astype(x.dtype) * require_scalar("theta", theta, self)) * x
 
-    def rest(self, theta: Array, z: Array) -> Float[Array, ""] | float:
+    def remainder(self, theta: Array, z: Array) -> Float[Array, ""] | float:
         if self.degrees is None:
             return 0.0
         return self.rate.astype(z.dtype) * (z.size - self.degrees.astype(z.dtype)) * theta
@@ -83,94 +83,94 @@ class Stretch(Form):
         return jnp.exp(2 * self.rate.astype(z.dtype) * theta)
 
 
-class Multiply(Exact):
+class Scale(_Exact):
     r"""$x = \theta z$ with $|z_i| \le 1$: the uniform density on $[-\theta, \theta]$."""
 
-    def to_x(self, theta: Array, z: Array) -> Array:
+    def forward(self, theta: Array, z: Array) -> Array:
         return require_scalar("theta", theta, self) * z
 
-    def to_z(self, theta: Array, x: Array) -> Array:
+    def inverse(self, theta: Array, x: Array) -> Array:
         return x / require_scalar("theta", theta, self)
 
     def metric(self, theta: Array, z: Array) -> Array:
-        # Near theta = 0 the data say nothing about z; without the floor its steps would be endless.
+        # Near theta = 0 the data say nothing about z; without the floor its steps would diverge.
         return 1 / jnp.maximum(theta**2, 0.01)
 
 
-class Moved(Form):
-    """A form about a fixed shift in x."""
+class Offset(Bijector):
+    """Another bijector, followed by a fixed shift in x."""
 
-    form: Form
+    inner: Bijector
     shift: PyTree
 
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        return self._moved(self.form.to_x(theta, z), 1)
+    def forward(self, theta: PyTree, z: PyTree) -> PyTree:
+        return self._moved(self.inner.forward(theta, z), 1)
 
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.form.to_z(theta, self._moved(x, -1))
+    def inverse(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.inner.inverse(theta, self._moved(x, -1))
 
     def _moved(self, x: PyTree, sign: int) -> PyTree:
         return jax.tree.map(lambda leaf, s: leaf + sign * jnp.asarray(s, leaf.dtype), x, self.shift)
 
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        return self.form.rest(theta, z)
+    def remainder(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
+        return self.inner.remainder(theta, z)
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        return self.form.metric(theta, z)
+        return self.inner.metric(theta, z)
 
 
-class OnPart(Form):
-    """A form on the parts that a term addresses."""
+class At(Bijector):
+    """A bijector on the parts that a term addresses."""
 
-    form: Form
+    inner: Bijector
     address: On  # only its addresses are used
 
     def _theta(self, theta: PyTree) -> PyTree:
         return part("theta", theta, self.address.theta)
 
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        inner = self.form.to_x(self._theta(theta), part("x", z, self.address.x))
+    def forward(self, theta: PyTree, z: PyTree) -> PyTree:
+        inner = self.inner.forward(self._theta(theta), part("x", z, self.address.x))
         return put_part(z, self.address.x, inner)
 
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        inner = self.form.to_z(self._theta(theta), part("x", x, self.address.x))
+    def inverse(self, theta: PyTree, x: PyTree) -> PyTree:
+        inner = self.inner.inverse(self._theta(theta), part("x", x, self.address.x))
         return put_part(x, self.address.x, inner)
 
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        return self.form.rest(self._theta(theta), part("x", z, self.address.x))
+    def remainder(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
+        return self.inner.remainder(self._theta(theta), part("x", z, self.address.x))
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        inner = self.form.metric(self._theta(theta), part("x", z, self.address.x))
+        inner = self.inner.metric(self._theta(theta), part("x", z, self.address.x))
         return put_part(_ones(z), self.address.x, inner)
 
 
-class Each(Form):
-    """Forms on disjoint parts, one after the other."""
+class Chain(Bijector):
+    """Bijectors on disjoint parts, applied one after the other."""
 
-    forms: tuple[Form, ...]
+    bijectors: tuple[Bijector, ...]
 
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
-        return functools.reduce(lambda tree, form: form.to_x(theta, tree), self.forms, z)
+    def forward(self, theta: PyTree, z: PyTree) -> PyTree:
+        return functools.reduce(lambda tree, each: each.forward(theta, tree), self.bijectors, z)
 
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
-        return functools.reduce(lambda tree, form: form.to_z(theta, tree), self.forms, x)
+    def inverse(self, theta: PyTree, x: PyTree) -> PyTree:
+        return functools.reduce(lambda tree, each: each.inverse(theta, tree), self.bijectors, x)
 
-    def rest(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
-        return sum(form.rest(theta, z) for form in self.forms)
+    def remainder(self, theta: PyTree, z: PyTree) -> Float[Array, ""] | float:
+        return sum(each.remainder(theta, z) for each in self.bijectors)
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
         # The parts are disjoint: at each leaf all factors but one are 1.
-        each = (form.metric(theta, z) for form in self.forms)
+        each = (each.metric(theta, z) for each in self.bijectors)
         return functools.reduce(lambda a, b: jax.tree.map(jnp.multiply, a, b), each)
 
 
-class Same(Exact):
-    """A term that does not know theta stays as it is."""
+class Identity(_Exact):
+    """$x = z$, for terms that do not depend on theta."""
 
-    def to_x(self, theta: PyTree, z: PyTree) -> PyTree:
+    def forward(self, theta: PyTree, z: PyTree) -> PyTree:
         return z
 
-    def to_z(self, theta: PyTree, x: PyTree) -> PyTree:
+    def inverse(self, theta: PyTree, x: PyTree) -> PyTree:
         return x
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:

@@ -1,21 +1,7 @@
-"""Step size, smoothing and block scaling from the model's own curvature."""
+"""Numbers for algorithms from the model's own curvature, and the conditions of the theory."""
 
-from pipla.tuning.suggestions import (
-    Suggestion,
-    TheoryWarning,
-    broken_conditions,
-    complete,
-    resolve_scale,
-    suggest,
-    warn_broken,
-)
+from pipla.tuning.conditions import TheoryWarning, broken_conditions
+from pipla.tuning.curvature import LocalGeometry
+from pipla.tuning.suggestions import Suggestion, suggest
 
-__all__ = [
-    "Suggestion",
-    "TheoryWarning",
-    "broken_conditions",
-    "complete",
-    "resolve_scale",
-    "suggest",
-    "warn_broken",
-]
+__all__ = ["LocalGeometry", "Suggestion", "TheoryWarning", "broken_conditions", "suggest"]

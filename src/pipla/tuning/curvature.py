@@ -1,62 +1,103 @@
-r"""The curvature of $g_1$ by power iteration on Hessian-vector products; no matrix is formed."""
+r"""What is measured of a model where a run starts: the curvature of $g_1$, and scales for theta.
+
+$L$ is the Lipschitz constant of $\nabla g_1$ in $(\theta, x)$, in the metric of the theta scale:
+the largest modulus among the eigenvalues of $P^{1/2} \nabla^2 g_1 P^{1/2}$. It is measured by power
+iteration at the given points, so it is a local number: start where the run starts.
+"""
 
 from __future__ import annotations
-
-import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from pipla.algorithms.noise import normals_like
-from pipla.models.model import Model, num_particles
+from pipla import _trees
+from pipla.algorithms._normals import normals_like
+from pipla.algorithms.base import Curvature
+from pipla.models.hessian import dominant_eigenvalue, hessian, theta_block, x_block
+from pipla.models.model import Model
+
+#: The number of particles at which the curvature is measured.
+PROBES = 4
+#: The number of particles over which the curvature in theta is averaged.
+THETA_PROBES = 16
 
 
-class Curvature(NamedTuple):
-    r"""$L$, the largest modulus among the eigenvalues of the (scaled) Hessian of g1, and $\mu$,
-    the smallest eigenvalue, over a few particles.
+class LocalGeometry:
+    """A model at a start; each quantity is measured when it is asked for, and once."""
 
-    Power iteration sees a small $\mu$ beside a large $L$ only up to a few percent of $L$.
-    """
+    def __init__(self, model: Model, theta: PyTree, particles: PyTree) -> None:
+        self.model, self.theta, self.particles = model, theta, particles
+        self._theta_scale: PyTree = None
+        self._curvatures: list[tuple[list[np.ndarray], Curvature]] = []
 
-    largest: Float[Array, ""]
-    smallest: Float[Array, ""]
+    def theta_scale(self) -> PyTree:
+        r"""One scale per leaf of theta that brings theta to the pace of x.
 
+        Where theta sits in the non-smooth term: 1/d of the block of x it is coupled to. Where it
+        sits in the smooth part only (a non-centred model): the ratio of the stiffnesses,
+        $L_x / L_\theta$, of the two diagonal blocks of the Hessian, but at most 1: far from the
+        data the likelihood is flat, and Newton's step would leave for good.
+        """
+        if self._theta_scale is None:
+            one = _trees.first(self.particles)
+            ratios = stiffness_ratios(
+                self.model, self.theta, first_particles(self.particles, THETA_PROBES)
+            )
+            everything = _trees.size(one)
+            self._theta_scale = jax.tree.map(
+                lambda size, ratio, leaf: (
+                    jnp.where(ratio > 0, jnp.minimum(ratio, 1.0), 1 / everything).astype(leaf.dtype)
+                    if size is None
+                    else jnp.asarray(1 / size, leaf.dtype)
+                ),
+                self.model.nonsmooth.coupled_sizes(self.theta, one),
+                ratios,
+                self.theta,
+                is_leaf=lambda leaf: leaf is None,
+            )
+        return self._theta_scale
 
-def measure_curvature(
-    model: Model, theta: PyTree, particles: PyTree, theta_scale: PyTree = 1.0, probes: int = 4
-) -> Curvature:
-    """The extreme eigenvalues of the Hessian of g1, in the metric, at up to `probes` particles.
+    def curvature(self, theta_scale: PyTree) -> Curvature:
+        """The curvature of g1 in the metric of this scale. Parts whose scale is 0 do not count."""
+        scale = jax.tree.map(
+            lambda p, t: jnp.asarray(p, t.dtype),
+            jax.tree.broadcast(theta_scale, self.theta),
+            self.theta,
+        )
+        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(scale)]
+        for known, curvature in self._curvatures:
+            if all(map(np.array_equal, known, numbers)):
+                return curvature
+        particles = first_particles(self.particles, PROBES)
+        curvature = _extremes(self.model, self.theta, particles, scale)
+        self._curvatures.append((numbers, curvature))
+        return curvature
 
-    Parts of theta whose scale is 0 do not move, and do not count.
-    """
-    scale = jax.tree.map(
-        lambda p, t: jnp.asarray(p, t.dtype), jax.tree.broadcast(theta_scale, theta), theta
-    )
-    return _extremes(model, theta, some(particles, probes), scale)
+    def largest_smoothing(self) -> float:
+        """The largest smoothing for which the joint prox stays in theta's own basin."""
+        one = _trees.first(self.particles)
+        return float(self.model.nonsmooth.largest_smoothing(self.theta, one))
 
 
 def stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
-    """The largest eigenvalue of the Hessian of g1 in x, at one x; where g1 knows it, for free."""
-    known = getattr(model.smooth, "stiffness", lambda theta: None)(theta)
-    if known is not None:
-        return known
-    return _stiffness(model, theta, x)
+    """The largest eigenvalue of the Hessian of g1 in x, at one x; measured where it is unknown."""
+    known = model.smooth.stiffness(theta)
+    return _stiffness(model, theta, x) if known is None else known
+
+
+def first_particles(particles: PyTree, most: int) -> PyTree:
+    """The first `most` particles."""
+    return jax.tree.map(lambda leaf: leaf[:most], particles)
 
 
 @eqx.filter_jit
 def _stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
-    still = jax.tree.map(jnp.zeros_like, theta)
-    hessian = _hessian(model, theta, x)
-    return jnp.abs(_dominant(lambda v: hessian((still, v))[1], _anywhere(x)))
-
-
-def some(particles: PyTree, most: int) -> PyTree:
-    """At most so many of the particles."""
-    return jax.tree.map(lambda leaf: leaf[: min(most, num_particles(particles))], particles)
+    ones = jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), x)
+    block = x_block(hessian(model, theta, x), theta, ones)
+    return jnp.abs(dominant_eigenvalue(block, _random_direction(x)))
 
 
 @eqx.filter_jit
@@ -64,19 +105,20 @@ def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> 
     root = jax.tree.map(jnp.sqrt, (scale, model.particle_scale(theta, particles)))
 
     def at(x: PyTree) -> Curvature:
-        hessian = _hessian(model, theta, x)
+        product = hessian(model, theta, x)
 
         def times(v: PyTree) -> PyTree:
-            scaled = jax.tree.map(jnp.multiply, root, v)
-            return jax.tree.map(jnp.multiply, root, hessian(scaled))
+            return _trees.multiply(root, product(*_trees.multiply(root, v)))
 
-        # Where the scale is 0 the start is, and stays so.
+        # Where the scale is 0 the start is 0, and stays so.
         start = jax.tree.map(
-            lambda v, r: jnp.where(r > 0, v, 0), normals_like(jax.random.key(0), (theta, x)), root
+            lambda v, r: jnp.where(r > 0, v, 0), _random_direction((theta, x)), root
         )
-        extreme = _dominant(times, start)
+        extreme = dominant_eigenvalue(times, start)
         # Shifted by the dominant eigenvalue the other end of the spectrum dominates.
-        other = _dominant(lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), start)
+        other = dominant_eigenvalue(
+            lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), start
+        )
         ends = jnp.stack([extreme, extreme + other])
         return Curvature(jnp.max(jnp.abs(ends)), jnp.min(ends))
 
@@ -88,75 +130,28 @@ def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> 
 def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
     r"""$L_x / L_\theta$ for each leaf of theta; 0 where the smooth part does not curve in it."""
     root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, particles))
-    still = jax.tree.map(jnp.zeros_like, theta)
-
-    def x_block(x: PyTree) -> Array:
-        hessian = _hessian(model, theta, x)
-
-        def times(v: PyTree) -> PyTree:
-            out = hessian((still, jax.tree.map(jnp.multiply, root, v)))[1]
-            return jax.tree.map(jnp.multiply, root, out)
-
-        return jnp.abs(_dominant(times, _anywhere(x)))
-
     leaves, structure = jax.tree.flatten(theta)
 
-    def theta_block(number: int) -> Array:
+    def for_x(x: PyTree) -> Array:
+        block = x_block(hessian(model, theta, x), theta, root)
+        return jnp.abs(dominant_eigenvalue(block, _random_direction(x)))
+
+    def for_theta(number: int) -> Array:
         def times(v: Array) -> Array:
-            padded = [v if i == number else jnp.zeros_like(t) for i, t in enumerate(leaves)]
-            direction = jax.tree.unflatten(structure, padded)
-
             def at(x: PyTree) -> Array:
-                out = _hessian(model, theta, x)((direction, jax.tree.map(jnp.zeros_like, x)))
-                return jax.tree.leaves(out[0])[number]
+                return theta_block(hessian(model, theta, x), theta, x, number)(v)
 
-            # Theta's drift is the mean over the cloud, so its curvature is, too.
+            # Theta's drift is the mean over the particles, and so is its curvature.
             return jnp.mean(jax.vmap(at)(particles), axis=0)
 
-        return jnp.abs(_dominant(times, _anywhere(leaves[number])))
+        return jnp.abs(dominant_eigenvalue(times, _random_direction(leaves[number])))
 
-    stiffest = jnp.max(jax.vmap(x_block)(particles))
-    blocks = jax.tree.unflatten(structure, [theta_block(i) for i in range(len(leaves))])
+    stiffest = jnp.max(jax.vmap(for_x)(particles))
+    blocks = jax.tree.unflatten(structure, [for_theta(i) for i in range(len(leaves))])
     return jax.tree.map(
         lambda b: jnp.where(b > 0, stiffest / jnp.where(b > 0, b, 1.0), 0.0), blocks
     )
 
 
-def _hessian(model: Model, theta: PyTree, x: PyTree) -> Callable[[PyTree], PyTree]:
-    """The Hessian of g1 at one particle, as a product with a pair (theta, x)."""
-
-    def gradient(theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
-        return jax.grad(model.smooth_value, argnums=(0, 1))(theta, x)
-
-    return lambda v: jax.jvp(gradient, (theta, x), v)[1]
-
-
-def _anywhere(like: PyTree) -> PyTree:
-    """A random direction."""
+def _random_direction(like: PyTree) -> PyTree:
     return normals_like(jax.random.key(0), like)
-
-
-def _dominant(times: Any, start: PyTree, iterations: int = 60) -> Float[Array, ""]:
-    """The eigenvalue of largest modulus of a symmetric operator, by power iteration."""
-
-    def dot(a: PyTree, b: PyTree) -> Any:
-        return sum(jax.tree.leaves(jax.tree.map(lambda u, v: jnp.sum(u * v), a, b)))
-
-    def length(v: PyTree) -> Any:
-        # In units of its largest entry: squares would overflow long before the eigenvalue does.
-        most = functools.reduce(jnp.maximum, [jnp.max(jnp.abs(u)) for u in jax.tree.leaves(v)])
-        unit = jnp.where(most > 0, most, 1.0)
-        scaled = jax.tree.map(lambda leaf: leaf / unit, v)
-        return unit * jnp.sqrt(dot(scaled, scaled))
-
-    def body(_: Any, v: PyTree) -> PyTree:
-        norm = length(v)
-        return times(jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1.0), v))
-
-    v = jax.lax.fori_loop(0, iterations, body, start)
-    norm = length(v)
-    v = jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1.0), v)
-    out = times(v)
-    # Not the Rayleigh quotient itself: where both ends of the spectrum have the same modulus, v is
-    # a mixture of them, whose quotient lies anywhere in between and whose length does not.
-    return jnp.where(dot(v, out) < 0, -1.0, 1.0) * length(out)

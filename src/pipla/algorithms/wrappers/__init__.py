@@ -1,1 +1,7 @@
-"""Algorithms around algorithms."""
+"""Algorithms around algorithms: they set the numbers of another one as it goes, and nest."""
+
+from pipla.algorithms.wrappers.adaptive import Adaptive
+from pipla.algorithms.wrappers.annealed import Annealed
+from pipla.algorithms.wrappers.wrapper import Wrapper, WrapperState
+
+__all__ = ["Adaptive", "Annealed", "Wrapper", "WrapperState"]

@@ -1,68 +1,40 @@
-"""Large steps first, to travel, then small ones, for their smaller bias: any scheme."""
+"""Decreasing step sizes: a fast transient and a small final bias, for any algorithm."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from collections.abc import Sequence
+from typing import Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import _checks
-from pipla.algorithms.base import Algorithm, Info, Limits, State
-from pipla.algorithms.langevin import Langevin, number
+from pipla.algorithms.base import Condition, Geometry, Info, Number, number, register
+from pipla.algorithms.wrappers.wrapper import (
+    InnerT,
+    Wrapper,
+    WrapperState,
+    fraction,
+    zero_like,
+)
 from pipla.models.model import Model
 
 
-class AnnealedState(NamedTuple):
-    """The inner state, and how many steps were made."""
+class AnnealedState(WrapperState[InnerT]):
+    """The inner state, and the number of steps made."""
 
-    theta: PyTree
-    particles: PyTree
-    inner: PyTree  # warm starts and optimiser of the scheme
     steps: Float[Array, ""]
 
 
-def fraction(steps: Array, first: Array, last: Array, change_after: Array) -> Array:
-    r"""$f_n = f_\infty + (f_0 - f_\infty)/(1 + n/n_0)^2$."""
-    return last + (first - last) / (1 + steps / change_after) ** 2
-
-
-class Driving(Algorithm):
-    """An algorithm that sets the numbers of a scheme as it goes."""
-
-    scheme: Langevin
-
-    def __check_init__(self) -> None:
-        if not isinstance(self.scheme, Langevin):
-            raise TypeError(
-                "scheme must be one of the family, such as pipla.PIPGLA(0.01), "
-                f"got {type(self.scheme).__name__}."
-            )
-
-    @property
-    def scheme_itself(self) -> Langevin:
-        return self.scheme
-
-    def filled(self, numbers: dict[str, PyTree]) -> Self:
-        return eqx.tree_at(lambda a: a.scheme, self, self.scheme.filled(numbers))
-
-    def missing(self) -> tuple[str, ...]:
-        return self.scheme.missing()
-
-    def check(self, theta: PyTree, particles: PyTree) -> None:
-        self.scheme.check(theta, particles)
-
-
-class Annealed(Driving):
-    r"""A scheme with the step size $f_n \gamma$,
-    $f_n = 1 + (f_0 - 1)/(1 + n/n_0)^2$.
+@register
+class Annealed(Wrapper[AnnealedState]):
+    r"""An algorithm with the step size $f_n \gamma$, $f_n = 1 + (f_0 - 1)/(1 + n/n_0)^2$.
 
     Arguments:
         scheme: which one, with its final step size $\gamma$.
         first: $f_0$, the first step in units of the final one.
-        change_after: $n_0$, after how many steps it becomes smaller.
+        change_after: $n_0$, the number of steps after which it becomes smaller.
     """
 
     first: Array = eqx.field(converter=number, default=10.0)
@@ -72,29 +44,20 @@ class Annealed(Driving):
     def __check_init__(self) -> None:
         for name in ("first", "change_after"):
             _checks.positive(name, getattr(self, name))
-        if getattr(self.scheme, "step_size", ...) is None:
-            raise ValueError("scheme needs a step_size of its own: give it a number.")
+        self.scheme.rescaled(1.0)  # an error where there is no step to change
 
-    def init(self, model: Model, theta: PyTree, particles: PyTree) -> AnnealedState:  # type: ignore[override]
-        inner = self.scheme.init(model, theta, particles)
-        zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(particles)))
-        return AnnealedState(theta, particles, (inner.warm, inner.optimizer), zero)
+    def init(self, model: Model, theta: PyTree, particles: PyTree) -> AnnealedState:
+        return AnnealedState(self.scheme.init(model, theta, particles), zero_like(particles))
 
-    def step(  # type: ignore[override]
+    def step(
         self, key: Key[Array, ""], state: AnnealedState, model: Model
     ) -> tuple[AnnealedState, Info]:
         factor = fraction(state.steps, self.first, jnp.ones_like(self.first), self.change_after)
-        scheme = eqx.tree_at(
-            lambda a: a.step_size, self.scheme, replace_fn=lambda gamma: gamma * factor
-        )
-        inner, info = scheme.step(key, State(state.theta, state.particles, *state.inner), model)
-        rest = (inner.warm, inner.optimizer)
-        return AnnealedState(inner.theta, inner.particles, rest, state.steps + 1), info
+        inner, info = self.scheme.rescaled(factor).step(key, state.inner, model)
+        return AnnealedState(inner, state.steps + 1), info
 
-    @property
-    def limited(self) -> bool:  # type: ignore[override]
-        """Whether the scheme is."""
-        return self.scheme.limited
+    def rescaled(self, factor: Number) -> Self:
+        return self.around(self.scheme.rescaled(factor))
 
-    def limits(self, largest: Float[Array, ""], smallest: Float[Array, ""]) -> Limits:
-        return self.scheme.limits(largest, smallest)
+    def conditions(self, geometry: Geometry) -> Sequence[Condition]:
+        return self.scheme.conditions(geometry)

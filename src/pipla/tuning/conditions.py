@@ -1,0 +1,59 @@
+"""The conditions of the theory, checked at a point: sentences and warnings."""
+
+from __future__ import annotations
+
+import warnings
+
+from jaxtyping import PyTree
+
+from pipla.algorithms.base import Algorithm, Condition, Geometry
+from pipla.models.model import Model, checked_point
+from pipla.tuning.curvature import LocalGeometry
+
+#: The relative accuracy of the power iteration, below which nothing is called broken.
+SLACK = 1 + 1e-3
+
+
+class TheoryWarning(UserWarning):
+    """A condition of the theory does not hold for these settings."""
+
+
+def broken_conditions(
+    algorithm: Algorithm,
+    model: Model,
+    theta: PyTree,
+    particles: PyTree,
+    where: str = "at the start",
+) -> list[str]:
+    """Sentences, one for each condition of the theory that the settings break at this point."""
+    theta, particles = checked_point(model, theta, particles)
+    algorithm.check(theta, particles)
+    geometry = LocalGeometry(model, theta, particles)
+    return broken_at(algorithm.completed(geometry), geometry, where)
+
+
+def broken_at(algorithm: Algorithm, geometry: Geometry, where: str = "at the start") -> list[str]:
+    """The same for an algorithm that has all its numbers, with what was measured already."""
+    sentences = (_sentence(condition, where) for condition in algorithm.conditions(geometry))
+    return [sentence for sentence in sentences if sentence is not None]
+
+
+def warn_broken(algorithm: Algorithm, geometry: Geometry) -> None:
+    """Warn of each broken condition; the run continues."""
+    for sentence in broken_at(algorithm, geometry):
+        warnings.warn(
+            f"{sentence}. The guarantee does not cover this run: expect bias, or divergence; "
+            "`pipla.tuning.suggest` gives settings that it covers.",
+            TheoryWarning,
+            stacklevel=3,
+        )
+
+
+def _sentence(condition: Condition, where: str) -> str | None:
+    name, value, low, high, source, constant = condition
+    if low / SLACK <= float(value) <= high * SLACK:
+        return None
+    reason = f"({source}, with {constant} {where})"
+    if low == 0:
+        return f"{name} = {float(value):.4g} exceeds {high:.4g} {reason}"
+    return f"{name} = {float(value):.4g} is outside [{low:.4g}, {high:.4g}] {reason}"
