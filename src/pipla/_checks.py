@@ -298,7 +298,12 @@ def require_smoothing(name: str, lam: Any, like: Array) -> Array:
 
 
 def require_smoothings(lam_theta: Any, lam_x: Any, like: Array) -> tuple[Array, Array]:
-    """The two smoothings of a joint prox; theta may not move where x is pinned."""
+    """The two smoothings of a joint prox; theta may not move where x is pinned.
+
+    `lam_theta=None` (theta does not move) becomes 0, for which the joint prox leaves theta alone.
+    """
+    if lam_theta is None:
+        lam_theta = 0.0
     both = (
         require_smoothing("lam_theta", lam_theta, like),
         require_smoothing("lam_x", lam_x, like),
@@ -311,14 +316,6 @@ def require_smoothings(lam_theta: Any, lam_x: Any, like: Array) -> tuple[Array, 
 def is_concrete(value: Any) -> bool:
     """Whether the value is known now, not only when a program runs."""
     return not isinstance(value, jax.core.Tracer)
-
-
-def stays(lam_theta: Any) -> bool:
-    """Whether theta is known to stay when the program is built: its smoothing is the number 0.
-
-    Algorithms that do not move theta by the prox say so, and a term leaves out what theta needs.
-    """
-    return isinstance(lam_theta, float) and lam_theta == 0
 
 
 def _is_float(leaf: Any) -> bool:

@@ -283,3 +283,14 @@ def test_x_must_be_one_floating_array(row):
         row.term.prox(jnp.zeros(()), {"w": jnp.zeros((2, 2))}, 0.1, 0.1)
     with pytest.raises(TypeError, match="floating-point x"):
         row.term.prox(jnp.zeros(()), jnp.zeros((2, 2), jnp.int32), 0.1, 0.1)
+
+
+@rows
+def test_no_smoothing_of_theta_is_a_smoothing_of_zero(row):
+    theta, x, _, lam_x = draw(row, 3, middle(row))
+    at = numbers((theta, x, lam_x))
+    fixed = solve_of(row.term, at[0], at[1], None, at[2])
+    zero = solve_of(row.term, at[0], at[1], jnp.zeros(()), at[2])
+    assert float(fixed.theta) == theta
+    np.testing.assert_allclose(fixed.x, zero.x, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(fixed.gap, zero.gap, rtol=1e-6, atol=1e-12)

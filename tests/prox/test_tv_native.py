@@ -216,6 +216,6 @@ def test_forward_derivatives_are_those_of_the_jax_form():
 
 
 def test_the_two_forms_look_at_the_gap_equally_often():
-    from pipla.prox import tv_kernel
+    from pipla.prox._kernels import tv_sweep
 
-    assert tv_kernel.CHUNK == total_variation._CHUNK
+    assert tv_sweep.CHUNK == total_variation._CHUNK

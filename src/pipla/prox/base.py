@@ -5,9 +5,10 @@ For one particle $x$ and the shared parameter $\theta$,
 $$ \operatorname{prox}(\theta, x) = \arg\min_{u_0, u}\; g_2(u_0, u)
    + \frac{|u_0 - \theta|^2}{2 \lambda_\theta} + \frac{|u - x|^2}{2 \lambda_x}, $$
 
-with two smoothings, because $\theta$ may live in a scaled metric (block preconditioning). At
-$\lambda_\theta = 0$ the parameter does not move and the map is the prox over $x$ alone: the
-hybrid algorithms and the samplers with frozen theta need no second path.
+with two smoothings, because $\theta$ may live in a scaled metric (block preconditioning).
+`lam_theta=None` means that $\theta$ does not move: the map is then the prox over $x$ alone, and
+nothing is computed for $\theta$. The joint map at $\lambda_\theta = 0$, a number that may be known
+only at run time, returns the same point, $\theta$ unchanged bit for bit.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Term(eqx.Module):
     ) -> tuple[PyTree, PyTree]:
         r"""$((\theta - u_0)/\lambda_\theta,\; (x - u)/\lambda_x)$ at the proximal point $(u_0, u)$.
 
-        The theta part is 0 where `lam_theta` is 0: theta is then a constant of the map.
+        The theta part is 0 where `lam_theta` is `None` or 0: theta is then a constant of the map.
         """
         point = self.prox(theta, x, lam_theta, lam_x)
         return _slope(theta, point[0], lam_theta), _slope(x, point[1], lam_x)
@@ -232,8 +233,13 @@ def _held(tree: PyTree) -> PyTree:
 
 
 def _broadcast(lam: PyTree, tree: PyTree) -> PyTree:
-    """One smoothing per leaf of `tree`, from a number or a matching pytree."""
-    return jax.tree.broadcast(lam, tree)
+    """One smoothing per leaf of `tree`, from a number or a matching pytree; 0 for `None`."""
+
+    def no_smoothing(part: Any) -> bool:
+        return part is None
+
+    numbers = jax.tree.map(lambda part: 0.0 if part is None else part, lam, is_leaf=no_smoothing)
+    return jax.tree.broadcast(numbers, tree)
 
 
 def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:

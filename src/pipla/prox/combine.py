@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Number, as_float, hyperparameter, positive_number, stays
+from pipla._checks import Number, as_float, hyperparameter, positive_number
 from pipla._trees import Address, keys_of, part, parts_of, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term
 
@@ -58,8 +58,6 @@ class Scaled(Around):
 
     def _times(self, lam: PyTree) -> PyTree:
         def times(leaf: Any) -> Any:
-            if stays(leaf):
-                return leaf  # a theta that is known to stay still is
             number = as_float(leaf)
             return number * self.weight.astype(number.dtype)
 
@@ -175,9 +173,12 @@ class On(Around):
 
 
 def _part_of_smoothing(name: str, lam: PyTree, address: Address | None) -> PyTree:
-    """A number is the smoothing of every part below it; a pytree has one of its own for each."""
+    """A number is the smoothing of every part below it; a pytree has one of its own for each.
+
+    So is `None`: where theta as a whole does not move, none of its parts does.
+    """
     for key in keys_of(address):
-        if jax.tree_util.all_leaves([lam]):
+        if lam is None or jax.tree_util.all_leaves([lam]):
             break
         parts = parts_of(lam)
         if key not in parts:

@@ -13,7 +13,7 @@ from pipla.prox.base import Fixed, Scalar
 class Box(Fixed):
     r"""`lower` $\le x_i \le$ `upper`: numbers, or arrays of the shape of x; infinite for no bound.
 
-    >>> print(Box(0.0, 1.0).prox(None, jnp.array([-0.2, 0.5, 7.0]), 0.0, 1.0)[1])
+    >>> print(Box(0.0, 1.0).prox(None, jnp.array([-0.2, 0.5, 7.0]), None, 1.0)[1])
     [0.  0.5 1. ]
     """
 
@@ -63,7 +63,8 @@ class Simplex(Fixed):
     The sum is met up to rounding: `value` is 0 where it is within $4 d\,\varepsilon$ of `total`
     relatively, $\varepsilon$ being the spacing of floats at 1.
 
-    >>> print([f"{u:.3f}" for u in Simplex().prox(None, jnp.array([0.5, 0.9, -3.0]), 0.0, 1.0)[1]])
+    >>> _, x = Simplex().prox(None, jnp.array([0.5, 0.9, -3.0]), None, 1.0)
+    >>> print([f"{u:.3f}" for u in x])
     ['0.300', '0.700', '0.000']
     """
 

@@ -38,7 +38,9 @@ class GaussianLocation(ClosedForm):
         r"""$s^2$."""
         return self.scale.astype(x.dtype) ** 2
 
-    def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
+    def prox(
+        self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
+    ) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
         lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         variance = self.scale.astype(x.dtype) ** 2

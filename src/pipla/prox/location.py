@@ -17,7 +17,6 @@ from pipla._checks import (
     operands,
     positive_number,
     require_smoothings,
-    stays,
 )
 from pipla.prox._roots.clipped import clipped_root
 from pipla.prox.base import ClosedForm, Scalar
@@ -75,9 +74,11 @@ class LaplaceLocation(ClosedForm):
         r"""$b^2$."""
         return self.scale.astype(x.dtype) ** 2
 
-    def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
+    def prox(
+        self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
+    ) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
-        stay = stays(lam_theta)
+        fixed = lam_theta is None
         lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         width = lam_x / self.scale.astype(x.dtype)
         ratio = lam_theta / lam_x
@@ -85,7 +86,7 @@ class LaplaceLocation(ClosedForm):
             return _published(theta, x, ratio, width)
         if self.approximation == "iterative":
             return _iterated(theta, x, ratio, width, self.sweeps)
-        if stay:
+        if fixed:
             return theta, _towards(theta, x, width)
         return _exact(theta, x, ratio, width, self.native)
 

@@ -63,7 +63,7 @@ class SoftThreshold(Fixed):
 class L1(SoftThreshold):
     r"""$w \sum_i |x_i|$.
 
-    >>> print(L1(2.0).prox(None, jnp.array([-3.0, 0.5]), 0.0, 1.0)[1])
+    >>> print(L1(2.0).prox(None, jnp.array([-3.0, 0.5]), None, 1.0)[1])
     [-1.  0.]
     """
 
@@ -82,7 +82,8 @@ class L1(SoftThreshold):
 class GroupLasso(SoftThreshold):
     r"""$w \sum_g |x_g|_2$: the Euclidean norms along `axis` (one axis or several), added up.
 
-    >>> print(GroupLasso(2.5, axis=1).prox(None, jnp.array([[3.0, 4.0], [1.0, 1.0]]), 0.0, 1.0)[1])
+    >>> x = jnp.array([[3.0, 4.0], [1.0, 1.0]])
+    >>> print(GroupLasso(2.5, axis=1).prox(None, x, None, 1.0)[1])
     [[1.5 2. ]
      [0.  0. ]]
     """

@@ -24,7 +24,6 @@ from pipla._checks import (
     positive_number,
     require_smoothing,
     require_smoothings,
-    stays,
 )
 from pipla.prox._roots.strength import MAX_STEPS, Equation, first_decline
 from pipla.prox.base import Iterative, Scalar, Solution, Term
@@ -111,10 +110,10 @@ class Strength(Iterative):
         return self.regulariser.warm_start(None, x)
 
     def solve(
-        self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar, warm: PyTree
+        self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar, warm: PyTree
     ) -> Solution:
         theta, x = operands(self, theta, x)
-        if stays(lam_theta) and self.substitute is None:
+        if lam_theta is None and self.substitute is None:
             return self._over_x(theta, x, require_smoothing("lam_x", lam_x, x), warm)
         lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         if self.substitute is not None:
@@ -147,7 +146,7 @@ class Strength(Iterative):
     def _over_x(self, theta: Array, x: Array, lam_x: Array, warm: PyTree) -> Solution:
         """The prox over x alone: that of R, with the strength in its smoothing."""
         weight = jnp.exp(self.rate.astype(x.dtype) * theta)
-        point = self.regulariser.solve(None, x, 0.0, lam_x * weight, warm)
+        point = self.regulariser.solve(None, x, None, lam_x * weight, warm)
         return point._replace(theta=theta, gap=point.gap * weight)
 
     def _alternate(
@@ -175,7 +174,7 @@ class Strength(Iterative):
             # A start from a much smaller weight is worse than none.
             stale = weight > 8 * weight_at(last)
             start = jax.tree.map(lambda new, old: jnp.where(stale, new, old), cold, point.warm)
-            point = self.regulariser.solve(None, x, 0.0, lam_x * weight, start)
+            point = self.regulariser.solve(None, x, None, lam_x * weight, start)
             following = equation.root(self.regulariser.value(None, point.x))
             step = jnp.abs(following - decline)
             tolerance = self.tolerance.astype(x.dtype) * jnp.abs(following)

@@ -60,7 +60,7 @@ class TotalVariation(Iterative):
     without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
 
     >>> steps = jnp.array([0.0, 0.0, 4.0, 4.0])
-    >>> print([f"{u:.2f}" for u in TotalVariation().prox(None, steps, 0.0, 1.0)[1]])
+    >>> print([f"{u:.2f}" for u in TotalVariation().prox(None, steps, None, 1.0)[1]])
     ['0.50', '0.50', '3.50', '3.50']
     """
 

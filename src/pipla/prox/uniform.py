@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla._checks import choice, operands, require_smoothings, stays
+from pipla._checks import choice, operands, require_smoothing, require_smoothings
 from pipla.prox._roots.segments import first_root, segments
 from pipla.prox.base import ClosedForm, Scalar
 
@@ -49,10 +49,13 @@ class UniformBox(ClosedForm):
         inside = (theta > 0) & jnp.all(jnp.abs(x) <= theta)
         return jnp.where(inside, x.size * jnp.log(2 * jnp.where(theta > 0, theta, 1)), jnp.inf)
 
-    def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
+    def prox(
+        self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
+    ) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
         width = jnp.maximum(theta, 0)
-        if stays(lam_theta):
+        if lam_theta is None:
+            require_smoothing("lam_x", lam_x, x)
             return theta, jnp.clip(x, -width, width)
         lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         if self.approximation == "published":
@@ -87,9 +90,12 @@ class UniformLogBox(ClosedForm):
         inside = jnp.all(jnp.abs(x) <= jnp.exp(theta))
         return jnp.where(inside, x.size * (theta + jnp.log(jnp.asarray(2, x.dtype))), jnp.inf)
 
-    def prox(self, theta: Array, x: Array, lam_theta: Scalar, lam_x: Scalar) -> tuple[Array, Array]:
+    def prox(
+        self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
+    ) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
-        if stays(lam_theta):
+        if lam_theta is None:
+            require_smoothing("lam_x", lam_x, x)
             return theta, jnp.clip(x, -jnp.exp(theta), jnp.exp(theta))
         lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         root = first_root(theta, jnp.abs(x), lam_theta * x.size, -lam_theta / lam_x)
