@@ -106,23 +106,15 @@ def pipgla_other_smoothing(theta, X, xi0, xi):
     return pipgla(theta, X, xi0, xi, lam=LAM)
 
 
-def ppgd(theta, X, xi0, xi, factor=1.0):
-    forward = theta - factor * GAM * P * g1_theta(theta, X).mean()
-    u0, u = prox(forward, X - factor * GAM * g1_x(theta, X), GAM * P, GAM)
+def ppgd(theta, X, xi0, xi):
+    forward = theta - GAM * P * g1_theta(theta, X).mean()
+    u0, u = prox(forward, X - GAM * g1_x(theta, X), GAM * P, GAM)
     return u0.mean(), u + np.sqrt(2 * GAM) * xi
 
 
-def pipula(theta, X, xi0, xi, factor=1.0):
-    new, moved = ppgd(theta, X, xi0, xi, factor)
+def pipula(theta, X, xi0, xi):
+    new, moved = ppgd(theta, X, xi0, xi)
     return new + np.sqrt(2 * GAM * P / N) * xi0, moved
-
-
-def ppgd_published(theta, X, xi0, xi):  # E3: twice the gradient
-    return ppgd(theta, X, xi0, xi, factor=2.0)
-
-
-def pipula_published(theta, X, xi0, xi):
-    return pipula(theta, X, xi0, xi, factor=2.0)
 
 
 def myula(theta, X, xi0, xi):
@@ -167,8 +159,6 @@ STEPS = {
     "PIPGLA, lam not gam": (pipla.PIPGLA(GAM, LAM, theta_scale=P), pipgla_other_smoothing),
     "PIPULA": (pipla.PIPULA(GAM, theta_scale=P), pipula),
     "PPGD": (pipla.PPGD(GAM, theta_scale=P), ppgd),
-    "PIPULA published": (pipla.PIPULA(GAM, theta_scale=P, published=True), pipula_published),
-    "PPGD published": (pipla.PPGD(GAM, theta_scale=P, published=True), ppgd_published),
     "MYULA": (pipla.MYULA(GAM, LAM), myula),
     "PGLA": (pipla.PGLA(GAM), pgla),
     "MYPGD hybrid": (pipla.MYPGD(GAM, LAM, theta_scale=P, **HYBRID), mypgd_hybrid),
@@ -204,7 +194,7 @@ def test_an_antithetic_step_is_its_equations_with_paired_noise(name):
     algorithm, equations = STEPS[name]
     fields = {
         field: getattr(algorithm, field)
-        for field in ("step_size", "theta_update", "theta_noise", "published", "theta_scale")
+        for field in ("step_size", "theta_update", "theta_noise", "theta_scale")
     }
     if getattr(algorithm, "smoothing", None) is not None:
         fields["smoothing"] = algorithm.smoothing
@@ -245,46 +235,19 @@ def without_theta(theta, x, y):
 PRIOR_ONLY = pipla.Model(without_theta, pipla.prox.LaplaceLocation(scale=SCALE), data=Y)
 
 
-def test_published_envelope_scales_the_point_instead_of_the_displacement():
-    big_d = 1 / P  # E1: a (1 - gam/lam) + gam prox/(D lam), the prox in the Euclidean metric
-    theta, _, _ = step(pipla.MYPGD(GAM, LAM, theta_scale=P, published=True), PRIOR_ONLY)
-    u0, _ = prox(THETA, X, LAM, LAM)
-    expected = THETA * (1 - GAM / LAM) + GAM * u0.mean() / (big_d * LAM)
-    np.testing.assert_allclose(theta, expected, rtol=1e-12)
-
-
-def test_published_forward_backward_scales_the_point_instead_of_the_displacement():
-    algorithm = pipla.PIPGLA(GAM, theta_scale=P, published=True, theta_noise=False)
-    theta, particles, _ = step(algorithm, PRIOR_ONLY)
-    half_x = X - GAM * (X - Y) + np.sqrt(2 * GAM) * normals()[1]
-    u0, u = prox(THETA, half_x, GAM, GAM)
-    np.testing.assert_allclose(theta, P * u0.mean(), rtol=1e-12)
-    np.testing.assert_allclose(particles, u, rtol=1e-12)
-
-
-@pytest.mark.parametrize("preset", [pipla.MYPGD, pipla.PIPGLA])
-def test_published_form_without_block_scaling_is_the_correct_one(preset):
-    options = {"theta_noise": False} if preset is pipla.PIPGLA else {}
-    plain, published = (
-        step(preset(GAM, LAM, published=flag, **options))[0] for flag in (False, True)
-    )
-    np.testing.assert_allclose(plain, published, rtol=1e-14)
-
-
 # Theta that does not move, or moves by an optimiser. #
 
 FROZEN = {"theta_update": "frozen", "theta_scale": P}
 
 
-@pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("theta", [THETA, {"a": 1e-300, "b": -0.0}], ids=str)
 @pytest.mark.parametrize(
     "make", [pipla.PGD, pipla.IPLA, pipla.MYULA, pipla.PGLA, pipla.PIPULA], ids=lambda f: f.__name__
 )
-def test_frozen_theta_stays_bit_for_bit(make, theta, published):
+def test_frozen_theta_stays_bit_for_bit(make, theta):
     given = {"smoothing": LAM} if make in (pipla.MYULA, pipla.PGLA) else {}
     fixed = {} if make in (pipla.MYULA, pipla.PGLA) else {"theta_update": "frozen"}
-    algorithm = make(GAM, **given, **fixed, theta_scale=P, published=published)
+    algorithm = make(GAM, **given, **fixed, theta_scale=P)
     model = MODEL
     if isinstance(theta, dict):
 
@@ -296,16 +259,6 @@ def test_frozen_theta_stays_bit_for_bit(make, theta, published):
     for old, new in zip(jax.tree.leaves(theta), jax.tree.leaves(after), strict=True):
         assert np.float64(old).tobytes() == new.tobytes()
     assert not np.any(particles == X)
-
-
-@pytest.mark.parametrize("make", [pipla.MYPGD, pipla.PIPGLA], ids=lambda f: f.__name__)
-def test_published_hybrid_has_no_prox_of_theta_to_scale(make):
-    options = {"theta_update": "gradient", "theta_scale": P, "theta_noise": False}
-    if make is pipla.MYPGD:
-        del options["theta_noise"]
-    plain, published = (step(make(GAM, LAM, published=p, **options)) for p in (False, True))
-    np.testing.assert_array_equal(plain[0], published[0])
-    np.testing.assert_array_equal(plain[1], published[1])
 
 
 @pytest.mark.parametrize("name", ["PGD", "MYPGD", "PPGD", "MYPGD hybrid", "PIPGLA, quiet theta"])

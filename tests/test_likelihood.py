@@ -109,7 +109,7 @@ def test_learned_noise_has_its_maximiser_in_closed_form():
     assert float(slope["noise"]) == pytest.approx(0.0, abs=1e-10)
     assert float(jax.grad(mean)(theta)["noise"]) != pytest.approx(0.0, abs=1e-3)
     assert best["strength"] == theta["strength"]
-    assert float(likelihood.deviation(best)) == pytest.approx(float(jnp.exp(best["noise"])))
+    assert float(likelihood.std(best)) == pytest.approx(float(jnp.exp(best["noise"])))
 
 
 def test_float32_stays_float32():

@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 import pipla
 from pipla import prox
+from pipla.engine.save import observe
 
 D = 4
 TV = prox.TVStrength()
@@ -173,7 +174,7 @@ def test_a_composite_can_be_stepped_and_observed():
 
     def once():
         state, _ = algorithm.step(jax.random.key(0), algorithm.init(model, theta, cloud), model)
-        return state, save.observe(state.theta, state.particles)
+        return state, observe(save.quantity, state.theta, state.particles)
 
     state, observed = jax.eval_shape(once)
     shapes = jax.tree.map(jnp.shape, (theta, cloud, cloud))

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipla
+from pipla.algorithms.base import REGISTERED
 from pipla.engine import storage
 from pipla.engine.storage import DamagedResultError
 
@@ -96,12 +97,12 @@ def test_only_the_names_of_this_list_are_fields_of_a_result(result):
     [
         pipla.PGD(0.1, theta_update="frozen"),
         pipla.SOUL(0.1, num_moves=2),
-        pipla.PIPGLA(0.1, published=True, reflected=False),
+        pipla.PIPGLA(0.1, antithetic=True, reflected=False),
         pipla.PIPULA(0.1),
         pipla.MetropolisAdjusted(0.1, 0.2, theta_scale=0.5),
         pipla.algorithms.Adaptive(pipla.PIPGLA(1.0, theta_noise=False), first=0.7),
     ],
-    ids=lambda algorithm: getattr(algorithm, "name", "") or type(algorithm).__name__,
+    ids=lambda algorithm: algorithm.label,
 )
 def test_every_kind_of_algorithm_comes_back(result, algorithm, tmp_path):
     dataclasses.replace(result, algorithm=algorithm).save(tmp_path / "run")
@@ -116,8 +117,10 @@ def test_every_algorithm_that_can_be_built_is_known_here():
         for value in vars(pipla.algorithms).values()
         if isinstance(value, type) and issubclass(value, pipla.algorithms.Algorithm)
     }
-    abstract = {pipla.algorithms.Algorithm, pipla.algorithms.Langevin}
-    assert kinds - abstract == set(storage._KINDS.values())
+    algorithms = pipla.algorithms
+    abstract = {algorithms.Algorithm, algorithms.Langevin, algorithms.Wrapper}
+    ours = {kind for kind in REGISTERED.values() if kind.__module__.startswith("pipla.")}
+    assert kinds - abstract == ours
 
 
 def test_an_optimizer_is_code_and_not_saved(result, tmp_path):
@@ -135,10 +138,7 @@ class Euler(pipla.algorithms.Langevin):
 
     secret: object = eqx.field(static=True, default=print)
 
-    def move(self, theta, particles, warm, noise, model):
-        raise NotImplementedError
-
-    def limits(self, largest, smallest):
+    def move(self, state, noise, scales, model):
         raise NotImplementedError
 
 
@@ -467,3 +467,47 @@ def test_what_is_not_ours_is_not_replaced(result, folder, make_foreign):
     with pytest.raises(FileExistsError, match="mine.*choose another"):
         result.save(target)
     assert sorted((p, p.read_bytes()) for p in folder.parent.rglob("*") if p.is_file()) == before
+
+
+# Algorithms of one's own, by registration. #
+
+
+@pipla.algorithms.register
+class Own(pipla.algorithms.Algorithm):
+    """Outside of the family: plain Langevin with a state of its own."""
+
+    rate: jax.Array = eqx.field(converter=pipla.algorithms.number, default=0.1)
+    flavour: str = eqx.field(static=True, default="plain")
+
+    def init(self, model, theta, particles):
+        return pipla.algorithms.State(theta, particles, None, None)
+
+    def step(self, key, state, model):
+        slope = model.gradients(state.theta, state.particles)
+        noise = jax.random.normal(key, state.particles.shape, state.particles.dtype)
+        particles = state.particles - self.rate * slope.particles + jnp.sqrt(2 * self.rate) * noise
+        theta = state.theta - self.rate * slope.theta
+        info = pipla.algorithms.Info(slope.theta, slope.particles, jnp.zeros((), noise.dtype))
+        return state._replace(theta=theta, particles=particles), info
+
+
+def own_run(num_steps):
+    model = pipla.Model(lambda theta, x, y: jnp.sum((x - y - theta) ** 2) / 2, data=jnp.ones(3))
+    options = {"theta": jnp.zeros(()), "particles": jnp.zeros((2, 3)), "key": jax.random.key(0)}
+    return model, pipla.run(model, Own(flavour="odd"), num_steps=num_steps, burn_in=1, **options)
+
+
+def test_a_registered_algorithm_of_ones_own_is_resumed_from_disk(tmp_path):
+    model, whole = own_run(20)
+    own_run(10)[1].save(tmp_path / "run")
+    again = pipla.load(tmp_path / "run")
+    assert isinstance(again.algorithm, Own)
+    assert again.algorithm.flavour == "odd"
+    rest = pipla.resume(tmp_path / "run", model, num_steps=10)
+    np.testing.assert_array_equal(rest.theta_trace, whole.theta_trace)
+
+
+def test_a_name_is_registered_once():
+    fake = type("Euler", (pipla.algorithms.Euler,), {"__module__": "pipla.algorithms.euler"})
+    with pytest.raises(ValueError, match="registered already"):
+        pipla.algorithms.register(fake)

@@ -13,12 +13,12 @@ import pytest
 from counting import compilations
 
 import pipla
+from pipla.engine import driver
 
 D, N = 3, 4
 Y = np.array([0.5, -1.0, 2.0])
 START = np.random.default_rng(0).normal(size=(N, D))
 KEY = jax.random.key(7)
-MODULE = sys.modules["pipla.engine.sweep"]  # `pipla.sweep` is the function
 
 
 def smooth(theta, x, y):
@@ -165,7 +165,7 @@ def test_a_diverging_lane_is_flagged_and_disturbs_no_other():
 
 def test_many_steps_are_cut_into_chunks_without_a_seam(monkeypatch):
     whole = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
-    monkeypatch.setattr(MODULE, "capacity_for", lambda theta, lanes: 16)
+    monkeypatch.setattr(driver, "capacity_for", lambda theta: 16)
     pieces = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     np.testing.assert_allclose(pieces.theta_trace, whole.theta_trace, rtol=1e-12)
     np.testing.assert_allclose(pieces.x_variance, whole.x_variance, rtol=1e-12)
@@ -174,16 +174,16 @@ def test_many_steps_are_cut_into_chunks_without_a_seam(monkeypatch):
 def test_ctrl_c_returns_the_chunks_that_are_done(monkeypatch):
     whole = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     calls = []
-    advance = MODULE.advance_lanes
+    advance = driver.advance
 
     def impatient(*args):
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == 5:  # the first two make no step
             raise KeyboardInterrupt
         return advance(*args)
 
-    monkeypatch.setattr(MODULE, "capacity_for", lambda theta, lanes: 16)
-    monkeypatch.setattr(MODULE, "advance_lanes", impatient)
+    monkeypatch.setattr(driver, "capacity_for", lambda theta: 16)
+    monkeypatch.setattr(driver, "advance", impatient)
     part = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     assert part.interrupted
     assert part.num_steps == 32
@@ -203,20 +203,21 @@ SCRIPT = """
 import json, re, sys
 import jax, jax.numpy as jnp, numpy as np
 import pipla
+from pipla.engine import driver
 jax.config.update("jax_enable_x64", True)
 
 seen, words = [], set()
-module = sys.modules["pipla.engine.sweep"]
-advance = module.advance_lanes
-def watch(algorithms, model, save, key, carry, *rest):
-    leaf = carry.state.particles
-    shards = sorted(shard.data.shape for shard in leaf.addressable_shards)
-    seen.append((len(leaf.sharding.device_set), leaf.sharding.is_fully_replicated, shards))
-    arguments = (algorithms, model, save, key, carry, *rest)
-    program = advance.lower(*arguments).compile().compiled.as_text()
-    words.update(re.findall(r"all-[a-z]+|collective-[a-z]+", program))
-    return advance(*arguments)
-module.advance_lanes = watch
+from pipla.engine import devices, driver
+def watched(advance, at):
+    def watch(*arguments):
+        leaf = arguments[at].state.particles
+        shards = sorted(shard.data.shape for shard in leaf.addressable_shards)
+        seen.append((len(leaf.sharding.device_set), leaf.sharding.is_fully_replicated, shards))
+        program = advance.lower(*arguments).compile().compiled.as_text()
+        words.update(re.findall(r"all-[a-z]+|collective-[a-z]+", program))
+        return advance(*arguments)
+    return watch
+driver.advance, driver.advance_over = watched(driver.advance, 1), watched(driver.advance_over, 2)
 
 model = pipla.Model(
     lambda theta, x, y: jnp.sum((x - y) ** 2) / 2, pipla.prox.LaplaceLocation(), data=jnp.arange(3.0)
@@ -229,7 +230,7 @@ result = pipla.sweep(
 first, last = seen[0], seen[-1]
 json.dump({
     "devices": jax.device_count(), "first": first, "last": last, "words": sorted(words),
-    "odd": module.mesh_for(6) is None,
+    "odd": devices.mesh_for((6,)) is None,
     "trace": result.theta_trace.tolist(),
     "x_mean": result.x_mean.tolist(), "particles": result.particles.tolist(),
 }, sys.stdout)
@@ -267,3 +268,48 @@ def test_arrays_of_numbers_are_settings():
     np.testing.assert_array_equal(found.theta_trace, listed.theta_trace)
     with pytest.raises(ValueError, match=r"equally many numbers.*'step_size': 2, 'smoothing': 3"):
         sweep(pipla.MYIPLA(steps, smoothing=jnp.ones(3)))
+
+
+# Lanes that are lost, and resuming. #
+
+
+def test_a_lost_lane_goes_back_to_its_last_finite_state():
+    settings = [pipla.PIPGLA(0.1), pipla.PIPGLA(40.0)]
+    both = sweep(settings, num_replicates=2, num_steps=400)
+    np.testing.assert_array_equal(both.finite, [[True, True], [False, False]])
+    assert "2 of 4 runs did not stay finite" in both.message
+    for replicate in range(2):
+        single = alone(both, 1, replicate, settings)
+        assert single.status is pipla.Status.NONFINITE
+        assert both.last_finite[1, replicate] == single.num_steps
+        trace = both.theta_trace[1, replicate]
+        np.testing.assert_allclose(trace[: single.num_steps], single.theta_trace, rtol=1e-9)
+        assert np.isnan(trace[single.num_steps :]).all()
+        np.testing.assert_allclose(both.particles[1, replicate], single.particles, rtol=1e-9)
+    np.testing.assert_array_equal(both.last_finite[0], [-1, -1])
+
+
+def test_a_sweep_whose_runs_are_all_lost_stops():
+    lost = sweep([pipla.PIPGLA(40.0)], num_replicates=2, num_steps=5000)
+    assert lost.status is pipla.Status.NONFINITE
+    assert lost.num_steps < 5000
+    assert np.isfinite(lost.particles).all()
+
+
+def test_a_resumed_sweep_is_the_sweep_that_never_stopped():
+    settings = [pipla.PIPGLA(0.1), pipla.PIPGLA(40.0), pipla.PIPGLA(0.2)]
+    whole = sweep(settings, num_replicates=2, num_steps=400)
+    part = sweep(settings, num_replicates=2, num_steps=150).resume(MODEL, num_steps=250)
+    assert part.num_steps == 400
+    for name in ("theta_trace", "particles", "x_mean", "x_variance", "finite", "last_finite"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name))
+
+
+def test_resuming_moments_of_a_quantity_in_a_sweep_needs_the_quantity():
+    save = pipla.Save(1, quantity=lambda theta, x: x - theta)
+    whole = sweep(SETTINGS[:2], num_replicates=2, save=save)
+    part = sweep(SETTINGS[:2], num_replicates=2, save=save, num_steps=20)
+    with pytest.raises(ValueError, match="save is needed"):
+        part.resume(MODEL, num_steps=10)
+    again = part.resume(MODEL, num_steps=10, save=save)
+    np.testing.assert_array_equal(again.x_mean, whole.x_mean)

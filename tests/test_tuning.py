@@ -7,7 +7,21 @@ from counting import compilations
 
 import pipla
 from pipla import prox, tuning
-from pipla.tuning.curvature import measure_curvature
+from pipla.tuning import LocalGeometry
+from pipla.tuning.conditions import warn_broken
+
+
+def measure_curvature(model, theta, particles, theta_scale=1.0, probes=4):
+    return LocalGeometry(model, theta, particles, probes).curvature(theta_scale)
+
+
+def auto_scale(model, theta, particles):
+    return LocalGeometry(model, theta, particles).theta_scale()
+
+
+def complete(algorithm, model, theta, particles):
+    return algorithm.completed(LocalGeometry(model, theta, particles))
+
 
 D = 4
 
@@ -154,23 +168,22 @@ def test_a_concave_potential_is_as_stiff_as_a_convex_one():
 
 
 def test_numbers_that_are_left_out_are_filled_in_and_others_stay():
-    whole = tuning.complete(pipla.MYIPLA(0.01), MODEL, THETA, CLOUD)
+    whole = complete(pipla.MYIPLA(0.01), MODEL, THETA, CLOUD)
     numbers = tuning.suggest(MODEL, THETA, CLOUD, 1.0)
     assert float(whole.step_size) == 0.01
     np.testing.assert_allclose(whole.smoothing, numbers.smoothing)
     assert float(whole.theta_scale) == 1.0
-    auto = tuning.complete(pipla.PIPGLA(theta_scale="auto"), MODEL, THETA, CLOUD)
+    auto = complete(pipla.PIPGLA(theta_scale="auto"), MODEL, THETA, CLOUD)
     np.testing.assert_allclose(auto.theta_scale, 1 / D)
-    assert auto.missing() == ()
     assert auto.smoothing is None  # PIPGLA's is its step size
     # A smoothing that is given is a stiffness the step must suit.
     soft, hard = (
-        tuning.complete(pipla.MYIPLA(smoothing=lam), MODEL, THETA, CLOUD) for lam in (1.0, 1e-3)
+        complete(pipla.MYIPLA(smoothing=lam), MODEL, THETA, CLOUD) for lam in (1.0, 1e-3)
     )
     assert float(hard.step_size) < 1e-3 < float(soft.step_size)
     assert tuning.broken_conditions(hard, MODEL, THETA, CLOUD) == []
     given = pipla.PIPGLA(0.1)
-    assert tuning.complete(given, MODEL, THETA, CLOUD) is given
+    assert complete(given, MODEL, THETA, CLOUD) is given
 
 
 def two_parts(theta, x, data):
@@ -182,7 +195,7 @@ def test_auto_scale_is_one_over_the_size_of_the_coupled_block():
     model = pipla.Model(two_parts, term)
     theta = {"a": jnp.zeros(()), "b": jnp.zeros(()), "c": jnp.zeros(2)}
     cloud = {"w": jnp.ones((3, 5)), "v": jnp.ones((3, 2, 4))}
-    scale = tuning.resolve_scale(model, theta, cloud, "auto")
+    scale = auto_scale(model, theta, cloud)
     np.testing.assert_allclose(scale["a"], 1 / 5)
     np.testing.assert_allclose(scale["b"], 1 / 8)
     # c sits in the smooth part only: L_x / L_c = 2 / 16.
@@ -191,12 +204,12 @@ def test_auto_scale_is_one_over_the_size_of_the_coupled_block():
 
 def test_auto_scale_of_a_flat_theta_is_one_over_the_size_of_x():
     model = pipla.Model(lambda theta, x, data: jnp.sum(x**2) + theta * jnp.sum(x))
-    np.testing.assert_allclose(tuning.resolve_scale(model, THETA, CLOUD, "auto"), 1 / D)
+    np.testing.assert_allclose(auto_scale(model, THETA, CLOUD), 1 / D)
 
 
 def test_auto_scale_never_speeds_theta_up():
     model = pipla.Model(lambda theta, x, data: 50 * jnp.sum(x**2) + theta**2 / 200)
-    np.testing.assert_allclose(tuning.resolve_scale(model, THETA, CLOUD, "auto"), 1.0)
+    np.testing.assert_allclose(auto_scale(model, THETA, CLOUD), 1.0)
 
 
 # Conditions. #
@@ -252,7 +265,7 @@ def test_suggested_numbers_break_no_condition():
 
 def test_every_broken_condition_is_warned_of():
     with pytest.warns(tuning.TheoryWarning) as caught:
-        tuning.warn_broken(pipla.PIPGLA(1.0, 5.0), MODEL, THETA, CLOUD)
+        warn_broken(pipla.PIPGLA(1.0, 5.0), LocalGeometry(MODEL, THETA, CLOUD))
     messages = [str(warning.message) for warning in caught]
     assert [message.split(" = ")[0] for message in messages] == ["step_size", "smoothing"]
     assert all("tuning.suggest" in message for message in messages)
@@ -284,13 +297,13 @@ def test_a_theta_that_does_not_move_limits_no_step(algorithm):
 
 
 def test_a_sampler_gets_its_step_from_x_alone():
-    step = tuning.complete(pipla.MYULA(theta_scale=1.0), STEEP, THETA, CLOUD).step_size
+    step = complete(pipla.MYULA(theta_scale=1.0), STEEP, THETA, CLOUD).step_size
     np.testing.assert_allclose(step, 0.98 / 3, rtol=1e-3)  # L = mu = 1/smoothing = 1
 
 
 def test_a_splitting_given_its_smoothing_takes_it_as_its_step():
     for smoothing, step in ((0.01, 0.01), (50.0, 0.98 / 7)):
-        whole = tuning.complete(
+        whole = complete(
             pipla.PIPGLA(smoothing=smoothing, theta_scale=1.0), MODEL, THETA, CLOUD
         )
         np.testing.assert_allclose(whole.step_size, step, rtol=1e-3)
@@ -303,7 +316,7 @@ def test_a_learned_strength_gets_a_smoothing_that_it_bears():
         np.testing.assert_allclose(numbers.smoothing, 0.05 * np.exp(4 * theta))
         assert "E12" in numbers.reasons["smoothing"]
     assert tuning.suggest(model, 3.0, CLOUD).smoothing == pytest.approx(1.0, rel=1e-3)
-    sampler = tuning.complete(pipla.MYULA(theta_scale=1.0), model, THETA, CLOUD)
+    sampler = complete(pipla.MYULA(theta_scale=1.0), model, THETA, CLOUD)
     assert float(sampler.smoothing) == pytest.approx(1.0, rel=1e-3)  # its prox is over x alone
     parts = (2.0 * prox.LaplaceScale()).translate(1.0).on(theta="a", x="u") + prox.L1().on(x="v")
     theta, x = {"a": jnp.zeros(()), "b": jnp.ones(())}, {"u": jnp.ones(3), "v": jnp.ones(2)}
@@ -317,13 +330,12 @@ def test_stiffness_beyond_the_square_root_of_the_largest_float_is_measured():
 
 
 def test_schemes_inside_others_are_completed_and_judged():
-    whole = tuning.complete(
+    whole = complete(
         pipla.Annealed(pipla.MYIPLA(0.01, theta_scale="auto")), MODEL, THETA, CLOUD
     )
-    assert whole.missing() == ()
     np.testing.assert_allclose(whole.scheme.theta_scale, 1 / D)
     assert tuning.broken_conditions(pipla.Annealed(pipla.PIPGLA(100.0)), MODEL, THETA, CLOUD)
-    adaptive = tuning.complete(pipla.Adaptive(pipla.MYIPLA()), MODEL, THETA, CLOUD)
+    adaptive = complete(pipla.Adaptive(pipla.MYIPLA()), MODEL, THETA, CLOUD)
     assert adaptive.scheme.smoothing is not None
     assert adaptive.scheme.step_size is None  # Adaptive sets it itself
 

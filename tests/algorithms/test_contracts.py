@@ -314,3 +314,56 @@ def test_closed_forms_have_no_gap_and_no_warm_start():
     state = algorithm.init(*start)
     assert jax.tree.leaves(state.warm) == []
     assert float(algorithm.step(jax.random.key(0), state, start.model)[1].prox_gap) == 0
+
+
+# Wrappers nest. #
+
+
+def _nested(*, step_size=0.05):
+    scheme = pipla.PIPGLA(step_size, theta_noise=False)
+    return {
+        "annealed adaptive": pipla.Annealed(pipla.Adaptive(scheme), 3.0, 4.0),
+        "adaptive annealed": pipla.Adaptive(pipla.Annealed(scheme, 3.0, 4.0)),
+        "annealed twice": pipla.Annealed(pipla.Annealed(scheme, 3.0, 4.0), 2.0, 9.0),
+        "annealed Metropolis": pipla.Annealed(pipla.MetropolisAdjusted(0.5, 0.4, theta_scale=0.3)),
+    }
+
+
+@pytest.mark.parametrize("name", _nested())
+def test_wrappers_nest_and_resume(name, tmp_path):
+    from algorithms.table import noncentred
+
+    algorithm, start = _nested()[name], noncentred(jnp.float64)
+    options = {"theta": start.theta, "particles": start.particles, "key": jax.random.key(3)}
+    whole = pipla.run(start.model, algorithm, num_steps=30, burn_in=3, check=False, **options)
+    part = pipla.run(start.model, algorithm, num_steps=12, burn_in=3, check=False, **options)
+    part.save(tmp_path / "run")
+    rest = pipla.resume(tmp_path / "run", start.model, num_steps=18)
+    np.testing.assert_array_equal(rest.theta_trace, whole.theta_trace)
+    np.testing.assert_array_equal(rest.x_variance, whole.x_variance)
+
+
+def test_annealing_multiplies_the_steps_of_what_is_inside():
+    annealed = pipla.Annealed(pipla.Adaptive(pipla.PIPGLA(theta_noise=False)), 4.0, 1e30)
+    plain = pipla.Adaptive(pipla.PIPGLA(theta_noise=False), first=4.0, last=0.25)
+    from algorithms.table import noncentred
+
+    start = noncentred(jnp.float64)
+    traces = [
+        pipla.run(
+            start.model,
+            algorithm,
+            theta=start.theta,
+            particles=start.particles,
+            num_steps=9,
+            key=jax.random.key(3),
+            check=False,
+        ).theta_trace
+        for algorithm in (annealed, plain)
+    ]
+    np.testing.assert_allclose(*traces, rtol=1e-12)
+
+
+def test_rpl_has_the_step_size_of_its_scheme():
+    assert float(pipla.RPL(0.02).step_size) == 0.02
+    assert pipla.PIPGLA(0.1).numbers()["step_size"] == 0.1

@@ -18,6 +18,7 @@ from pipla.algorithms._normals import normals_like
 from pipla.algorithms.base import Curvature
 from pipla.models.hessian import dominant_eigenvalue, hessian, theta_block, x_block
 from pipla.models.model import Model
+from pipla.prox.sums import coupled_sizes
 
 #: The number of particles at which the curvature is measured.
 PROBES = 4
@@ -28,8 +29,10 @@ THETA_PROBES = 16
 class LocalGeometry:
     """A model at a start; each quantity is measured when it is asked for, and once."""
 
-    def __init__(self, model: Model, theta: PyTree, particles: PyTree) -> None:
-        self.model, self.theta, self.particles = model, theta, particles
+    def __init__(
+        self, model: Model, theta: PyTree, particles: PyTree, probes: int = PROBES
+    ) -> None:
+        self.model, self.theta, self.particles, self.probes = model, theta, particles, probes
         self._theta_scale: PyTree = None
         self._curvatures: list[tuple[list[np.ndarray], Curvature]] = []
 
@@ -53,7 +56,7 @@ class LocalGeometry:
                     if size is None
                     else jnp.asarray(1 / size, leaf.dtype)
                 ),
-                self.model.nonsmooth.coupled_sizes(self.theta, one),
+                coupled_sizes(self.model.nonsmooth, self.theta, one),
                 ratios,
                 self.theta,
                 is_leaf=lambda leaf: leaf is None,
@@ -71,7 +74,7 @@ class LocalGeometry:
         for known, curvature in self._curvatures:
             if all(map(np.array_equal, known, numbers)):
                 return curvature
-        particles = first_particles(self.particles, PROBES)
+        particles = first_particles(self.particles, self.probes)
         curvature = _extremes(self.model, self.theta, particles, scale)
         self._curvatures.append((numbers, curvature))
         return curvature

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms._normals import normals_like
-from pipla.algorithms.base import Geometry, Info, Number, number, register
+from pipla.algorithms.base import Algorithm, Geometry, Info, Number, number, register
 from pipla.algorithms.wrappers.wrapper import (
     InnerT,
     Wrapper,
@@ -80,7 +80,8 @@ class Adaptive(Wrapper[AdaptiveState]):
     def __check_init__(self) -> None:
         for name in ("first", "last", "change_after"):
             _checks.positive(name, getattr(self, name))
-        self._scheme(1.0, 1.0)  # an error where there are no such numbers
+        if isinstance(self.scheme, Algorithm):
+            self._scheme(1.0, 1.0)  # an error where there are no such numbers
 
     def completed(self, geometry: Geometry) -> Self:
         # What is replaced in every step need not be measured; the smoothing may still be missing.

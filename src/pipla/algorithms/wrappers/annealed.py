@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import _checks
-from pipla.algorithms.base import Condition, Geometry, Info, Number, number, register
+from pipla.algorithms.base import Algorithm, Condition, Geometry, Info, Number, number, register
 from pipla.algorithms.wrappers.wrapper import (
     InnerT,
     Wrapper,
@@ -44,7 +44,8 @@ class Annealed(Wrapper[AnnealedState]):
     def __check_init__(self) -> None:
         for name in ("first", "change_after"):
             _checks.positive(name, getattr(self, name))
-        self.scheme.rescaled(1.0)  # an error where there is no step to change
+        if isinstance(self.scheme, Algorithm):
+            self.scheme.rescaled(1.0)  # an error where there is no step to change
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> AnnealedState:
         return AnnealedState(self.scheme.init(model, theta, particles), zero_like(particles))
