@@ -364,11 +364,11 @@ def test_the_bar_shows_theta_steps_and_time_left(capsys):
 
 
 def test_the_bar_shows_the_first_few_numbers_of_a_long_theta():
-    from pipla.engine.hooks import summary
+    from pipla._trees import brief
 
-    assert summary(np.asarray(-4.61234)) == "theta -4.612"
-    assert summary(np.arange(2.0)) == "theta (0, 1)"
-    assert summary({"a": np.arange(10.0)}) == "theta (0, 1, 2, ...)"
+    assert brief(np.asarray(-4.61234)) == "-4.612"
+    assert brief(np.arange(2.0)) == "(0, 1)"
+    assert brief({"a": np.arange(10.0)}, 3) == "(0, 1, 2, ...)"
 
 
 def test_the_bar_does_not_change_the_numbers():

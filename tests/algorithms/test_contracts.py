@@ -9,8 +9,8 @@ from counting import compilations
 
 import pipla
 from algorithms.table import ROWS, TRACED, Row, parts, picture, vector
-from pipla.engine import chunk as loop
-from pipla.engine.prepare import as_dtype
+from pipla.engine import chunk
+from pipla.engine.run import as_dtype
 
 SEED = 11
 
@@ -77,13 +77,11 @@ def test_what_comes_out_has_the_dtype_of_what_went_in(row, dtype):
     # Shapes and dtypes only: the strict promotion of conftest.py raises wherever dtypes mix.
     start = row.case(dtype)
     algorithm = as_dtype(row.make(), start.particles)
-    save = pipla.Save().program()
-    carry = loop.start(algorithm, *start, save)
-    place = loop.Place.at(0, 8, 5, save)
-    chunk = eqx.filter_eval_shape(
-        loop.advance, algorithm, start.model, save, jax.random.key(0), carry, place, 16
-    )
-    assert dtypes_of(chunk) == {np.dtype(dtype)}
+    program = chunk.Program(start.model, algorithm, jax.random.key(0))
+    carry = chunk.start(program, start.theta, start.particles, True)
+    window = chunk.Window.of(0, 8, 5, 10)
+    made = eqx.filter_eval_shape(chunk.advance, program, carry, window, 16)
+    assert dtypes_of(made) == {np.dtype(dtype)}
 
 
 @pytest.mark.parametrize("case", [vector, parts], ids=["vector", "parts"])

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
-from pipla.algorithms.base import Algorithm
+from pipla.algorithms.base import Algorithm, Curvature
 from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import still_moving
 from pipla.engine.driver import Driver, History, Outcome
@@ -129,6 +129,7 @@ def resume(
         )
     save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
     checked_algorithm(algorithm)
+    algorithm.completed(_OriginalRun())
     theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
     particles = jax.tree.map(jnp.asarray, result.particles)
     theta, particles = checked_point(model, theta, particles)
@@ -148,6 +149,22 @@ def resume(
     driver = Driver(program, save, result.burn_in)
     until = result.num_steps + num_steps
     return _result(driver, driver.drive(history, until, callbacks, chunk_size))
+
+
+class _OriginalRun:
+    """The geometry of a run that is resumed: its numbers were chosen, and are not chosen again."""
+
+    def theta_scale(self) -> PyTree:
+        raise ValueError(
+            "algorithm must have the numbers of the original run (step_size, smoothing, "
+            "theta_scale), but some were left out: give them, or `result.algorithm`."
+        )
+
+    def curvature(self, theta_scale: PyTree) -> Curvature:
+        return self.theta_scale()
+
+    def largest_smoothing(self) -> float:
+        return self.theta_scale()
 
 
 def _result(driver: Driver, outcome: Outcome) -> Result:
