@@ -1,7 +1,7 @@
 """The documentation runs: every python block, in order, in a fresh namespace for each page.
 
-A block fenced as `output` is what the python blocks since the last one print, and is compared.
-Blocks that cannot run here (shell, pieces of files) are fenced as `text` or `sh`.
+A block fenced as `output` holds what the python blocks since the last one print; it is compared.
+Blocks that are not run (shell commands, excerpts) are fenced as `text` or `sh`.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def run_page(path, namespace):
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """Runs a page in an empty folder, compares what it prints, and returns its names."""
+    """Runs a page in an empty folder, compares its output, and returns its namespace."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT / "tests" / "prox")  # where `prox_table` is
 
@@ -66,7 +66,7 @@ def page(tmp_path, monkeypatch):
 
 
 runnable = [path for path in PAGES if any(block[0] == "python" for block in blocks(path))]
-#: These use one compiled program: two workers need not both compile it.
+#: These pages share one compiled program, so one test runs both.
 together = [ROOT / "docs" / "saving.md", ROOT / "docs" / "performance.md"]
 
 
@@ -105,7 +105,7 @@ def test_skeletons_of_terms_keep_every_contract(page):
                     test(row, **dict(zip(marks, values, strict=True)))
 
 
-#: Those that one compiled program serves; the others are about the kernel, which is shared.
+#: Contracts that share one compiled program; the others test the kernel, which all schemes share.
 CHOSEN = (
     "test_numbers_are_leaves_and_survive_flattening",
     "test_a_step_by_hand_and_vmapped_over_keys_and_numbers_is_the_compiled_one",
@@ -138,7 +138,7 @@ def test_example_runs(path, capsys):
     assert "nan" not in printed
     assert "still moving" not in printed
     if path.stem == "own_model":
-        # The data are drawn around 5 with 12 hospitals: the maximum is at 5.32 (40 000 steps).
+        # The data are drawn around 5 with 12 hospitals; 40 000 steps put the maximum at 5.32.
         assert abs(result.theta["centre"] - 5.32) < 0.05
 
 
