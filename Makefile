@@ -28,7 +28,7 @@ test: setup
 
 # Lint, types, and every test that is quick when the compiled programs are cached.
 check: lint
-	$(PYTEST) -m 'not slow' --ignore-glob='*/tests/experiments/*'
+	$(PYTEST) -m 'not slow' --ignore=tests/experiments
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

@@ -71,13 +71,21 @@ together = [ROOT / "docs" / "saving.md", ROOT / "docs" / "performance.md"]
 
 
 run_elsewhere = {*together, ROOT / "CONTRIBUTING.md"}
+README = ROOT / "README.md"
+#: The README belongs to the quick tier.
+each_page = [
+    pytest.param(path, id=name_of(path), marks=[] if path == README else pytest.mark.slow)
+    for path in runnable
+    if path not in run_elsewhere
+]
 
 
-@pytest.mark.parametrize("path", [p for p in runnable if p not in run_elsewhere], ids=name_of)
+@pytest.mark.parametrize("path", each_page)
 def test_every_block_of_the_page_runs_and_prints_what_it_says(path, page):
     page(path)
 
 
+@pytest.mark.slow
 def test_every_block_runs_of_the_pages_on_saving_and_performance(page):
     for path in together:
         page(path)
@@ -93,6 +101,7 @@ def contracts(folder):
     return [test for test in tests if "row" in inspect.signature(test).parameters], module
 
 
+@pytest.mark.slow
 def test_skeletons_of_terms_keep_every_contract(page):
     names = page(ROOT / "CONTRIBUTING.md")
     tests, module = contracts("prox")
@@ -116,6 +125,7 @@ CHOSEN = (
 )
 
 
+@pytest.mark.slow
 def test_skeleton_of_an_algorithm_keeps_the_contracts(page, tmp_path, monkeypatch):
     names = page(ROOT / "CONTRIBUTING.md")
     monkeypatch.setitem(storage._KINDS, "Tamed", names["Tamed"])  # step 2 of the recipe
@@ -130,6 +140,7 @@ def test_blocks_say_what_they_are(path):
     assert {language for language, _, _ in blocks(path)} <= LANGUAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=name_of)
 def test_example_runs(path, capsys):
     main = runpy.run_path(str(path))["main"]
@@ -152,7 +163,7 @@ def test_links_into_the_repository_lead_somewhere(name):
 
 
 def test_readme_lists_every_algorithm_and_every_term():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     to_subclass = {"ClosedForm", "Fixed", "Iterative", "SoftThreshold", "Solution", "Term", "Zero"}
     calculus = {"On", "Scaled", "Sum", "Translated", "separable_sum"}
     terms = set(pipla.prox.__all__) - to_subclass - calculus

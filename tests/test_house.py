@@ -234,6 +234,7 @@ def page(tmp_path_factory):
     return outcome.output, folder / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_the_demo_prints_a_table_and_where_the_page_is(page):
     output, folder = page
@@ -246,6 +247,7 @@ def test_the_demo_prints_a_table_and_where_the_page_is(page):
     assert str(folder / "report.html") in output
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_the_demo_page_is_self_contained(page):
     _, folder = page
@@ -258,6 +260,7 @@ def test_the_demo_page_is_self_contained(page):
     assert not re.search(r"@import|url\(|<link|<iframe|fetch\(|XMLHttpRequest|https?://", text)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_the_demo_page_has_its_figures_inside(page):
     _, folder = page
