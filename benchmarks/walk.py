@@ -1,4 +1,4 @@
-"""How far a reader has to walk: counts of names, layers, files and frames, measured on this tree.
+"""Print how much of the package a reader has to open: names, layers, files and frames.
 
     python benchmarks/walk.py
 
@@ -72,7 +72,7 @@ class Walk:
             self.chain = chain
 
     def report(self) -> dict[str, Any]:
-        """The figures, as JSON has them."""
+        """Return the figures as plain lists and numbers."""
         return {
             "files": sorted({call.file for call in self.calls}),
             "functions": len(self.calls),
@@ -86,7 +86,7 @@ def smooth(theta: Any, x: Any, data: Any) -> Any:
 
 
 def walk_run() -> Walk:
-    """A plain run: an algorithm without numbers, a model without structure."""
+    """A plain run: the algorithm chooses its own numbers."""
     particles = jax.random.normal(jax.random.key(1), (4, 3))
     model = pipla.Model(smooth, pipla.prox.LaplaceLocation(), data=jnp.arange(3.0))
     with Walk(until=ForwardBackward.move.__code__) as walk:
