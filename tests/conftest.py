@@ -15,6 +15,7 @@ _programs = Path(__file__).parents[1] / ".pytest_cache" / "programs"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_programs))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("PJRT_NPROC", "1")  # one thread per worker: the workers share the cores
 
 import jax  # noqa: E402
 
