@@ -1,35 +1,44 @@
-# Two commands: `make demo` and `make test`. Both set up .venv by themselves.
+# The two commands for a newcomer are `make demo` and `make test`; `make check` is the quick tier for
+# development. Every target sets up .venv by itself.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+CODE := src tests benchmarks examples docs/hooks
+# Tests of one compilation group (one row of a table of contracts) stay on one worker.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-.PHONY: demo test lint format bench docs clean setup
+.PHONY: demo test check lint format bench docs clean setup
 
 setup: $(READY)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "pipla needs Python 3.11 or newer; set PYTHON=..."'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # the first with --group
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@touch $@
 
 demo: setup
 	$(BIN)/pipla demo --out demo
 
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(PYTEST)
+
+# Lint, types, and every test that is quick when the compiled programs are cached.
+check: lint
+	$(PYTEST) -m 'not slow' --ignore=tests/experiments
 
 lint: setup
-	$(BIN)/ruff check src tests benchmarks examples docs/hooks
-	$(BIN)/ruff format --check src tests benchmarks examples docs/hooks
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: setup
-	$(BIN)/ruff check --fix src tests benchmarks examples docs/hooks
-	$(BIN)/ruff format src tests benchmarks examples docs/hooks
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
 bench: setup
 	$(BIN)/python benchmarks/logistic.py
@@ -37,7 +46,7 @@ bench: setup
 	$(BIN)/python benchmarks/total_variation.py
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict
 
 clean:

@@ -1,7 +1,7 @@
 """The documentation runs: every python block, in order, in a fresh namespace for each page.
 
-A block fenced as `output` is what the python blocks since the last one print, and is compared.
-Blocks that cannot run here (shell, pieces of files) are fenced as `text` or `sh`.
+A block fenced as `output` holds what the python blocks since the last one print; it is compared.
+Blocks that are not run (shell commands, excerpts) are fenced as `text` or `sh`.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def run_page(path, namespace):
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """Runs a page in an empty folder, compares what it prints, and returns its names."""
+    """Runs a page in an empty folder, compares its output, and returns its namespace."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT / "tests" / "prox")  # where `prox_table` is
 
@@ -66,18 +66,26 @@ def page(tmp_path, monkeypatch):
 
 
 runnable = [path for path in PAGES if any(block[0] == "python" for block in blocks(path))]
-#: These use one compiled program: two workers need not both compile it.
+#: These pages share one compiled program, so one test runs both.
 together = [ROOT / "docs" / "saving.md", ROOT / "docs" / "performance.md"]
 
 
 run_elsewhere = {*together, ROOT / "CONTRIBUTING.md"}
+README = ROOT / "README.md"
+#: The README belongs to the quick tier.
+each_page = [
+    pytest.param(path, id=name_of(path), marks=[] if path == README else pytest.mark.slow)
+    for path in runnable
+    if path not in run_elsewhere
+]
 
 
-@pytest.mark.parametrize("path", [p for p in runnable if p not in run_elsewhere], ids=name_of)
+@pytest.mark.parametrize("path", each_page)
 def test_every_block_of_the_page_runs_and_prints_what_it_says(path, page):
     page(path)
 
 
+@pytest.mark.slow
 def test_every_block_runs_of_the_pages_on_saving_and_performance(page):
     for path in together:
         page(path)
@@ -93,6 +101,7 @@ def contracts(folder):
     return [test for test in tests if "row" in inspect.signature(test).parameters], module
 
 
+@pytest.mark.slow
 def test_skeletons_of_terms_keep_every_contract(page):
     names = page(ROOT / "CONTRIBUTING.md")
     tests, module = contracts("prox")
@@ -105,7 +114,7 @@ def test_skeletons_of_terms_keep_every_contract(page):
                     test(row, **dict(zip(marks, values, strict=True)))
 
 
-#: Those that one compiled program serves; the others are about the kernel, which is shared.
+#: Contracts that share one compiled program; the others test the kernel, which all schemes share.
 CHOSEN = (
     "test_numbers_are_leaves_and_survive_flattening",
     "test_a_step_by_hand_and_vmapped_over_keys_and_numbers_is_the_compiled_one",
@@ -116,6 +125,7 @@ CHOSEN = (
 )
 
 
+@pytest.mark.slow
 def test_skeleton_of_an_algorithm_keeps_the_contracts(page, tmp_path, monkeypatch):
     names = page(ROOT / "CONTRIBUTING.md")
     monkeypatch.setitem(storage._KINDS, "Tamed", names["Tamed"])  # step 2 of the recipe
@@ -130,6 +140,7 @@ def test_blocks_say_what_they_are(path):
     assert {language for language, _, _ in blocks(path)} <= LANGUAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=name_of)
 def test_example_runs(path, capsys):
     main = runpy.run_path(str(path))["main"]
@@ -138,7 +149,7 @@ def test_example_runs(path, capsys):
     assert "nan" not in printed
     assert "still moving" not in printed
     if path.stem == "own_model":
-        # The data are drawn around 5 with 12 hospitals: the maximum is at 5.32 (40 000 steps).
+        # The data are drawn around 5 with 12 hospitals; 40 000 steps put the maximum at 5.32.
         assert abs(result.theta["centre"] - 5.32) < 0.05
 
 
@@ -152,7 +163,7 @@ def test_links_into_the_repository_lead_somewhere(name):
 
 
 def test_readme_lists_every_algorithm_and_every_term():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     to_subclass = {"ClosedForm", "Fixed", "Iterative", "SoftThreshold", "Solution", "Term", "Zero"}
     calculus = {"On", "Scaled", "Sum", "Translated", "separable_sum"}
     terms = set(pipla.prox.__all__) - to_subclass - calculus

@@ -1,7 +1,7 @@
-"""Formulas as MathML, made when the site is built: no script, no request to another machine.
+"""An mkdocs hook: formulas become MathML when the site is built, with no script and no request.
 
 `pymdownx.arithmatex` (generic) marks formulas as `<span|div class="arithmatex">` around TeX. This
-hook replaces each by MathML. A formula that cannot be converted is an error, not an ugly page.
+hook replaces each by MathML. A formula that cannot be converted stops the build.
 """
 
 import html
@@ -14,7 +14,7 @@ MARKED = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\s*\\(?P<kind>[(\[])(?P<tex>.*?)\\[)\]]\s*</(?P=tag)>',
     re.DOTALL,
 )
-#: What the converter does not know, in terms of what it does.
+#: Commands that the converter lacks, in terms of commands that it has.
 REPLACE = {r"\arg\min": r"\operatorname{argmin}", r"\arg\max": r"\operatorname{argmax}"}
 UNKNOWN = re.compile(r"\\[A-Za-z]+")
 
@@ -29,7 +29,7 @@ def on_page_content(text, page, **_):
         made = convert(tex, display="inline" if match["kind"] == "(" else "block")
         left = UNKNOWN.findall(html.unescape(made))
         if left:
-            raise PluginError(f"{page.file.src_path}: {left} in the formula {tex!r} is not known")
+            raise PluginError(f"{page.file.src_path}: cannot convert {left} in the formula {tex!r}")
         return made
 
     return MARKED.sub(mathml, text)

@@ -1,8 +1,8 @@
-"""How the API pages read the source: constructors of Equinox modules, and docstrings.
+"""A griffe extension for the API pages: constructors of Equinox modules, and docstrings.
 
-An Equinox module gets its constructor from its fields, which a static reader does not know.
-Doctests outside of a section would be taken for quotations, "Example" for a note, and of two
-arguments on one line the second for a type.
+An Equinox module gets its constructor from its fields, which static analysis does not see.
+In docstrings, griffe would read a doctest outside of a section as a quotation, "Example" as an
+admonition, and the second of two arguments on one line as a type.
 """
 
 import ast
@@ -11,15 +11,15 @@ import re
 import griffe
 
 FENCE = "```"
-#: Several names with one description, which may go on in further, deeper indented lines.
+#: Several names with one description, which may continue on more deeply indented lines.
 SHARED = re.compile(r"^( +)(\w+(?:, \w+)+)(:.*\n?(?:\1 +.*\n?)*)", re.MULTILINE)
 
 
 class Modules(griffe.Extension):
-    """Adds a constructor to classes with fields, and tidies docstrings."""
+    """Adds a constructor to classes with fields, and rewrites docstrings."""
 
     def on_class(self, *, cls, **_):
-        """Give the class an `__init__` with one parameter for each field."""
+        """Give the class an `__init__` with one parameter per field."""
         attributes = [each for each in cls.members.values() if each.is_attribute]
         fields = [a for a in attributes if a.annotation and "instance-attribute" in a.labels]
         if "__init__" in cls.members or not fields:
@@ -30,7 +30,7 @@ class Modules(griffe.Extension):
         cls.set_member("__init__", init)
 
     def on_object(self, *, obj, **_):
-        """Rewrite what the parser of docstrings would misread."""
+        """Rewrite the parts that the docstring parser would misread."""
         if obj.docstring is None:
             return
         text = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
@@ -43,13 +43,13 @@ class Modules(griffe.Extension):
 
 
 def repeated(match):
-    """The description once for each of its names."""
+    """Repeat the description for each of its names."""
     indent, names, description = match.groups()
     return "".join(f"{indent}{name}{description.rstrip()}\n" for name in names.split(", "))
 
 
 def default(field):
-    """The default of a field: the value itself, or the `default=` of `eqx.field` and the like."""
+    """Return the default of a field: its value, or the `default=` of `eqx.field` and the like."""
     if field.value is None:
         return None
     value = ast.parse(str(field.value), mode="eval").body
