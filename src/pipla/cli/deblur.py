@@ -16,8 +16,7 @@ from pipla.imaging.io import Picture, read_picture, write_picture
 from pipla.imaging.restoration import Restoration, estimate_noise, restore
 from pipla.operators import blur, convolution
 from pipla.operators.blur import Boundary
-from pipla.report.page import Picture as Figure
-from pipla.report.page import Section, Table, Text, fixed, new_figure, write_page
+from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
 
 _PICTURES = ("restored", "map", "uncertainty")
 #: Everything that a folder of ours holds.

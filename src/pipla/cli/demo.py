@@ -17,7 +17,7 @@ from pipla.engine.save import Save
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred
 from pipla.problems import Problem, logistic, toy
-from pipla.report.page import Picture, Section, Table, Text, fixed, new_figure, write_page
+from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
 
 NUM_PARTICLES = 50
 NUM_STEPS = 10_000
@@ -43,9 +43,9 @@ def demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
     out.mkdir(parents=True, exist_ok=True)
     rows = [row for problem in (toy(), logistic()) for row in _fit(problem, seed, progress)]
     table = _table(rows)
-    pictures = [_traces(rows), _coefficients(rows)]
-    for number, picture in enumerate(pictures, start=1):
-        (out / f"figure-{number}.png").write_bytes(picture.png())
+    figures = [_traces(rows), _coefficients(rows)]
+    for number, figure in enumerate(figures, start=1):
+        (out / f"figure-{number}.png").write_bytes(figure.png())
     write_page(
         out / "report.html",
         "pipla demo",
@@ -53,8 +53,8 @@ def demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
         "marginal likelihood while the latent variables are sampled.",
         [
             Section("Estimates", [table, Text(_READING)]),
-            Section("Theta", [pictures[0]]),
-            Section("The posterior", [pictures[1]]),
+            Section("Theta", [figures[0]]),
+            Section("The posterior", [figures[1]]),
             Section("Reproduce", [Text(f"pipla demo --seed {seed}", code=True), Text(_where())]),
         ],
     )
@@ -128,7 +128,7 @@ def _table(rows: list[Row]) -> Table:
     )
 
 
-def _traces(rows: list[Row]) -> Picture:
+def _traces(rows: list[Row]) -> Figure:
     names = list(dict.fromkeys(row.problem.name for row in rows))
     figure, axes = new_figure(len(names), width=9.0)
     for axis, name in zip(axes, names, strict=True):
@@ -145,10 +145,10 @@ def _traces(rows: list[Row]) -> Picture:
             axis.axhline(maximiser, color="black", lw=1, ls="--", label="exact maximiser")
         axis.set(title=name, xlabel="step", ylabel="theta", xscale="log")
         axis.legend(fontsize=8, frameon=False)
-    return Picture(figure, "Theta after each step, for each algorithm; the steps on a log scale.")
+    return Figure(figure, "Theta after each step, for each algorithm; the steps on a log scale.")
 
 
-def _coefficients(rows: list[Row]) -> Picture:
+def _coefficients(rows: list[Row]) -> Figure:
     figure, axes = new_figure(1, width=9.0)
     chosen = [row for row in rows if row.problem.name != "toy"]
     for offset, row in zip((-0.25, 0.0, 0.25), chosen, strict=True):
@@ -157,7 +157,7 @@ def _coefficients(rows: list[Row]) -> Picture:
         axes[0].errorbar(place, mean, 2 * sd, fmt=".", ms=4, lw=0.8, label=row.name)
     axes[0].set(xlabel="coefficient", ylabel="posterior mean ± 2 sd")
     axes[0].legend(fontsize=8, frameon=False, ncols=3)
-    return Picture(figure, "The 50 coefficients of the logistic regression: mean and spread.")
+    return Figure(figure, "The 50 coefficients of the logistic regression: mean and spread.")
 
 
 def _where() -> str:
