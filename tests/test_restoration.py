@@ -1,4 +1,4 @@
-"""Restoring pictures: strength, uncertainty, noise, colours, stacks, estimators and the command."""
+"""Restoring images: strength, uncertainty, noise, colours, stacks, estimators and the command."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import pipla
 from pipla.cli import app as cli
 from pipla.cli import deblur
-from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
-from pipla.imaging.restoration import estimate_noise, tv_model
+from pipla.imaging import TVDeconvolution, TVDenoiser, estimate_noise
+from pipla.models.images import tv_model
 from pipla.operators import Dense, Identity, Mask, blur, convolution
 
 BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
@@ -27,23 +27,23 @@ def blurred(truth=BLOCKS, noise=2.0, boundary="circular", seed=0):
     return operator, clean + noise * np.random.default_rng(seed).standard_normal(truth.shape)
 
 
-def rms(picture, truth=BLOCKS):
-    return float(np.sqrt(np.mean((np.asarray(picture) - truth) ** 2)))
+def rms(image, truth=BLOCKS):
+    return float(np.sqrt(np.mean((np.asarray(image) - truth) ** 2)))
 
 
 @pytest.mark.parametrize("boundary", ["circular", "reflect", "renormalised"])
-def test_a_blurred_picture_is_restored(boundary):
+def test_a_blurred_image_is_restored(boundary):
     operator, observed = blurred(boundary=boundary)
     found = pipla.restore(operator, observed, 2.0, num_steps=150)
     assert rms(found.mean) < 0.5 * rms(observed)
-    assert rms(found.best) < 0.5 * rms(observed)
+    assert rms(found.map) < 0.5 * rms(observed)
     assert found.strength_stderr < 0.1 * found.strength
     assert found.evaluations == 300
-    assert found.mean.shape == found.deviation.shape == BLOCKS.shape
+    assert found.mean.shape == found.std.shape == BLOCKS.shape
     # The MAP is a minimum: the posterior mean and the observations are not below it.
     model = tv_model(operator, observed, 2.0)
     theta = jnp.log(found.strength)
-    best, mean = (model.potential(theta, jnp.asarray(x)) for x in (found.best, found.mean))
+    best, mean = (model.potential(theta, jnp.asarray(x)) for x in (found.map, found.mean))
     assert float(best) < float(mean)
 
 
@@ -85,8 +85,8 @@ def test_missing_pixels_are_filled_in():
     observed = seen * (BLOCKS + 2.0 * rng.standard_normal(BLOCKS.shape))
     found = pipla.restore(Mask(seen), observed, 2.0, num_steps=400, maximise=False)
     assert rms(found.mean) < 0.25 * rms(observed)
-    missing = found.deviation[seen == 0].mean()
-    assert missing > 1.5 * found.deviation[seen == 1].mean()
+    missing = found.std[seen == 0].mean()
+    assert missing > 1.5 * found.std[seen == 1].mean()
 
 
 def test_a_signal_seen_through_a_matrix():
@@ -236,9 +236,9 @@ def test_a_folder_of_somebody_else_is_refused_before_work_starts(photo, tmp_path
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["diary.txt"]
 
 
-def test_a_missing_or_unreadable_picture_is_said(tmp_path):
-    assert "there is no picture" in command(tmp_path / "none.png", "--blur", "box:3").output
-    (tmp_path / "text.png").write_text("no picture")
+def test_a_missing_or_unreadable_image_is_said(tmp_path):
+    assert "there is no image" in command(tmp_path / "none.png", "--blur", "box:3").output
+    (tmp_path / "text.png").write_text("no image")
     assert "is not PNG" in command(tmp_path / "text.png", "--blur", "box:3").output
 
 
@@ -253,9 +253,9 @@ def test_an_error_while_writing_leaves_no_half_folder(photo, tmp_path, monkeypat
 
 
 def test_intervals_hold_what_they_promise(monkeypatch):
-    """90 % intervals on pictures drawn from the prior; seeds are fixed, so it cannot fail by chance.
+    """90 % intervals on images drawn from the prior; seeds are fixed, so it cannot fail by chance.
 
-    Over seeds the share inside has a standard deviation of about 1.5 % for two such pictures.
+    Over seeds the share inside has a standard deviation of about 1.5 % for two such images.
     """
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
     from intervals import coverage

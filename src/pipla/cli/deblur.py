@@ -12,7 +12,7 @@ import numpy as np
 
 from pipla import _files
 from pipla.engine.result import provenance
-from pipla.imaging.io import Picture, read_picture, write_picture
+from pipla.imaging.io import Image, read_image, write_image
 from pipla.imaging.restoration import Restoration, estimate_noise, restore
 from pipla.operators import blur, convolution
 from pipla.operators.blur import Boundary
@@ -30,7 +30,7 @@ class Job(NamedTuple):
     """What was asked for, checked."""
 
     source: Path
-    picture: Picture
+    picture: Image
     psf: np.ndarray
     words: str
     boundary: Boundary
@@ -61,7 +61,7 @@ def deblur(
     """
     job = Job(
         source,
-        read_picture(source),
+        read_image(source),
         blur.parse(words),
         words,
         boundary,
@@ -116,12 +116,12 @@ def _said(level: float | None) -> str:
 
 def _write(folder: Path, job: Job, found: Restoration) -> None:
     picture = job.picture
-    images = dict(zip(_PICTURES, (found.mean, found.best, found.deviation), strict=True))
+    images = dict(zip(_PICTURES, (found.mean, found.map, found.std), strict=True))
     for name, pixels in images.items():
         assert pixels is not None
         # Uncertainty is dark where it is small, and white at its largest.
         limits = (0.0, float(pixels.max())) if name == "uncertainty" else picture.limits
-        write_picture(folder, name, pixels, picture.depth, limits)
+        write_image(folder, name, pixels, picture.depth, limits)
     numbers = {
         "strength": found.strength,
         "strength_stderr": found.strength_stderr,
@@ -171,7 +171,7 @@ def _write_page(folder: Path, job: Job, found: Restoration) -> None:
 def _strip(job: Job, found: Restoration) -> Figure:
     low, high = job.picture.limits
     figure, axes = new_figure(3, width=11, height=4.2)
-    shown = (job.picture.pixels, found.mean, found.best)
+    shown = (job.picture.pixels, found.mean, found.map)
     for axis, image, title in zip(axes, shown, ("given", "posterior mean", "MAP"), strict=True):
         _show(axis, np.clip((np.asarray(image) - low) / (high - low), 0, 1), title, vmin=0, vmax=1)
     return Figure(
@@ -183,7 +183,7 @@ def _strip(job: Job, found: Restoration) -> Figure:
 
 def _uncertainty(found: Restoration) -> Figure:
     figure, axes = new_figure(1, width=6, height=4.5)
-    deviation = found.deviation.mean(axis=2) if found.deviation.ndim == 3 else found.deviation
+    deviation = found.std.mean(axis=2) if found.std.ndim == 3 else found.std
     image = _show(axes[0], deviation, "posterior standard deviation", cmap="magma")
     figure.colorbar(image, ax=axes[0], shrink=0.85)
     return Figure(
@@ -194,8 +194,7 @@ def _uncertainty(found: Restoration) -> Figure:
 
 
 def _trace(found: Restoration) -> Figure:
-    trace = found.result.theta_trace
-    trace = trace["strength"] if isinstance(trace, dict) else trace
+    trace = found.result.theta_trace["strength"]
     figure, (axis,) = new_figure(1)
     axis.plot(np.arange(1, len(trace) + 1), np.exp(trace))
     axis.axvline(found.result.burn_in, linestyle=":", color="grey")
