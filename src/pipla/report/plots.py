@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def require_matplotlib() -> None:
+    """Raise the error about a missing matplotlib now, before a long run and not after it."""
+    with extra("report", "drawing figures"):
+        import matplotlib  # noqa: F401
+
+
 def new_figure(
     columns: int = 1, width: float = 7.0, height: float = 3.4, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
