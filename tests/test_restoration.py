@@ -211,7 +211,7 @@ def test_the_command_writes_everything_it_promises(photo, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--blur", "box:99"), "larger than the picture"),
+        (("--blur", "box:99"), "larger than the image"),
         (("--blur", "motion:3"), "not understood"),
         (("--blur", "box:3", "--noise", "-1"), "noise must be"),
         (("--blur", "box:3", "--noise", "much"), "noise must be"),
