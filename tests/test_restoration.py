@@ -1,6 +1,8 @@
 """Restoring images: strength, uncertainty, noise, colours, stacks, estimators and the command."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -69,6 +71,7 @@ def test_learned_noise_is_near_the_true_one():
     operator, observed = blurred(noise=4.0)
     found = pipla.restore(operator, observed, None, num_steps=400, maximise=False)
     assert found.noise == pytest.approx(4.0, rel=0.15)
+    assert set(found.result.theta) == {"strength", "noise"}
     assert rms(found.mean) < 0.6 * rms(observed)
 
 
@@ -116,6 +119,7 @@ def test_a_given_strength_is_kept():
     found = pipla.restore(operator, observed, 2.0, strength=0.1, num_steps=30)
     assert found.strength == pytest.approx(0.1)
     assert found.strength_stderr == 0
+    assert set(found.result.theta) == {"strength"}
 
 
 @pytest.mark.parametrize(
@@ -240,6 +244,34 @@ def test_a_missing_or_unreadable_image_is_said(tmp_path):
     assert "there is no image" in command(tmp_path / "none.png", "--blur", "box:3").output
     (tmp_path / "text.png").write_text("no image")
     assert "is not PNG" in command(tmp_path / "text.png", "--blur", "box:3").output
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [("PIL.Image", "imaging"), ("skimage.restoration", "imaging"), ("matplotlib", "report")],
+)
+def test_a_missing_extra_is_one_line_before_work_starts(
+    photo, tmp_path, monkeypatch, package, extra
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    result = command(photo, "--blur", "box:3", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert f"needs the package {package}; install it with: pip install 'pipla[{extra}]'" in (
+        result.stderr
+    )
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_typer_every_command_is_one_line():
+    code = "import sys; sys.modules['typer'] = None; from pipla.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr == (
+        "pipla: the command line needs the package typer; install it with: "
+        "pip install 'pipla[cli]'\n"
+    )
 
 
 def test_an_error_while_writing_leaves_no_half_folder(photo, tmp_path, monkeypatch):
