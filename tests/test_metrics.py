@@ -1,4 +1,4 @@
-"""Distances between pictures, and the restorations they are used to compare."""
+"""Distances between images, and the restorations they are used to compare."""
 
 import math
 
@@ -29,14 +29,14 @@ def y(truth):
 
 def test_errors_of_a_known_difference():
     truth = np.zeros((8, 8))
-    picture = truth.copy()
-    picture[0, 0] = 8.0
-    assert metrics.mse(picture, truth) == 1.0
-    assert metrics.psnr(picture, truth) == pytest.approx(20 * math.log10(255))
-    assert metrics.psnr(picture, truth, peak=1) == pytest.approx(0.0)
+    image = truth.copy()
+    image[0, 0] = 8.0
+    assert metrics.mse(image, truth) == 1.0
+    assert metrics.psnr(image, truth) == pytest.approx(20 * math.log10(255))
+    assert metrics.psnr(image, truth, peak=1) == pytest.approx(0.0)
 
 
-def test_equal_pictures_are_equal(truth):
+def test_equal_images_are_equal(truth):
     assert metrics.mse(truth, truth) == 0
     assert metrics.psnr(truth, truth) == math.inf
     assert metrics.ssim(truth, truth) == pytest.approx(1.0)
@@ -50,7 +50,7 @@ def test_ssim_sees_contrast_relative_to_the_peak(truth):
 
 
 def test_colour_is_the_mean_of_its_channels(truth, y):
-    colour = [np.stack([picture] * 3, axis=2) for picture in (y, truth)]
+    colour = [np.stack([image] * 3, axis=2) for image in (y, truth)]
     assert metrics.ssim(*colour) == pytest.approx(metrics.ssim(y, truth))
     assert metrics.psnr(*colour) == pytest.approx(metrics.psnr(y, truth))
 

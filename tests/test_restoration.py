@@ -1,6 +1,8 @@
-"""Restoring pictures: strength, uncertainty, noise, colours, stacks, estimators and the command."""
+"""Restoring images: strength, uncertainty, noise, colours, stacks, estimators and the command."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -13,8 +15,8 @@ from typer.testing import CliRunner
 import pipla
 from pipla.cli import app as cli
 from pipla.cli import deblur
-from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
-from pipla.imaging.restoration import estimate_noise, tv_model
+from pipla.imaging import TVDeconvolution, TVDenoiser, estimate_noise
+from pipla.models.images import tv_model
 from pipla.operators import Dense, Identity, Mask, blur, convolution
 
 BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
@@ -27,23 +29,23 @@ def blurred(truth=BLOCKS, noise=2.0, boundary="circular", seed=0):
     return operator, clean + noise * np.random.default_rng(seed).standard_normal(truth.shape)
 
 
-def rms(picture, truth=BLOCKS):
-    return float(np.sqrt(np.mean((np.asarray(picture) - truth) ** 2)))
+def rms(image, truth=BLOCKS):
+    return float(np.sqrt(np.mean((np.asarray(image) - truth) ** 2)))
 
 
 @pytest.mark.parametrize("boundary", ["circular", "reflect", "renormalised"])
-def test_a_blurred_picture_is_restored(boundary):
+def test_a_blurred_image_is_restored(boundary):
     operator, observed = blurred(boundary=boundary)
     found = pipla.restore(operator, observed, 2.0, num_steps=150)
     assert rms(found.mean) < 0.5 * rms(observed)
-    assert rms(found.best) < 0.5 * rms(observed)
+    assert rms(found.map) < 0.5 * rms(observed)
     assert found.strength_stderr < 0.1 * found.strength
     assert found.evaluations == 300
-    assert found.mean.shape == found.deviation.shape == BLOCKS.shape
+    assert found.mean.shape == found.std.shape == BLOCKS.shape
     # The MAP is a minimum: the posterior mean and the observations are not below it.
     model = tv_model(operator, observed, 2.0)
     theta = jnp.log(found.strength)
-    best, mean = (model.potential(theta, jnp.asarray(x)) for x in (found.best, found.mean))
+    best, mean = (model.potential(theta, jnp.asarray(x)) for x in (found.map, found.mean))
     assert float(best) < float(mean)
 
 
@@ -69,6 +71,7 @@ def test_learned_noise_is_near_the_true_one():
     operator, observed = blurred(noise=4.0)
     found = pipla.restore(operator, observed, None, num_steps=400, maximise=False)
     assert found.noise == pytest.approx(4.0, rel=0.15)
+    assert set(found.result.theta) == {"strength", "noise"}
     assert rms(found.mean) < 0.6 * rms(observed)
 
 
@@ -85,8 +88,8 @@ def test_missing_pixels_are_filled_in():
     observed = seen * (BLOCKS + 2.0 * rng.standard_normal(BLOCKS.shape))
     found = pipla.restore(Mask(seen), observed, 2.0, num_steps=400, maximise=False)
     assert rms(found.mean) < 0.25 * rms(observed)
-    missing = found.deviation[seen == 0].mean()
-    assert missing > 1.5 * found.deviation[seen == 1].mean()
+    missing = found.std[seen == 0].mean()
+    assert missing > 1.5 * found.std[seen == 1].mean()
 
 
 def test_a_signal_seen_through_a_matrix():
@@ -116,6 +119,7 @@ def test_a_given_strength_is_kept():
     found = pipla.restore(operator, observed, 2.0, strength=0.1, num_steps=30)
     assert found.strength == pytest.approx(0.1)
     assert found.strength_stderr == 0
+    assert set(found.result.theta) == {"strength"}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +215,7 @@ def test_the_command_writes_everything_it_promises(photo, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--blur", "box:99"), "larger than the picture"),
+        (("--blur", "box:99"), "larger than the image"),
         (("--blur", "motion:3"), "not understood"),
         (("--blur", "box:3", "--noise", "-1"), "noise must be"),
         (("--blur", "box:3", "--noise", "much"), "noise must be"),
@@ -236,10 +240,38 @@ def test_a_folder_of_somebody_else_is_refused_before_work_starts(photo, tmp_path
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["diary.txt"]
 
 
-def test_a_missing_or_unreadable_picture_is_said(tmp_path):
-    assert "there is no picture" in command(tmp_path / "none.png", "--blur", "box:3").output
-    (tmp_path / "text.png").write_text("no picture")
+def test_a_missing_or_unreadable_image_is_said(tmp_path):
+    assert "there is no image" in command(tmp_path / "none.png", "--blur", "box:3").output
+    (tmp_path / "text.png").write_text("no image")
     assert "is not PNG" in command(tmp_path / "text.png", "--blur", "box:3").output
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [("PIL.Image", "imaging"), ("skimage.restoration", "imaging"), ("matplotlib", "report")],
+)
+def test_a_missing_extra_is_one_line_before_work_starts(
+    photo, tmp_path, monkeypatch, package, extra
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    result = command(photo, "--blur", "box:3", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert f"needs the package {package}; install it with: pip install 'pipla[{extra}]'" in (
+        result.stderr
+    )
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_typer_every_command_is_one_line():
+    code = "import sys; sys.modules['typer'] = None; from pipla.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr == (
+        "pipla: the command line needs the package typer; install it with: "
+        "pip install 'pipla[cli]'\n"
+    )
 
 
 def test_an_error_while_writing_leaves_no_half_folder(photo, tmp_path, monkeypatch):
@@ -253,9 +285,9 @@ def test_an_error_while_writing_leaves_no_half_folder(photo, tmp_path, monkeypat
 
 
 def test_intervals_hold_what_they_promise(monkeypatch):
-    """90 % intervals on pictures drawn from the prior; seeds are fixed, so it cannot fail by chance.
+    """90 % intervals on images drawn from the prior; seeds are fixed, so it cannot fail by chance.
 
-    Over seeds the share inside has a standard deviation of about 1.5 % for two such pictures.
+    Over seeds the share inside has a standard deviation of about 1.5 % for two such images.
     """
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
     from intervals import coverage

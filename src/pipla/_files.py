@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there: written beside the target, then renamed."""
+"""Atomic files and folders: written next to the target, then renamed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, BinaryIO
 
 
 def claim(path: str | Path, names: Collection[str], what: str) -> Path:
-    """Before any work is done: make sure that a folder may and can be written.
+    """Check, before any work is done, that a folder may and can be written.
 
-    A folder that exists is replaced only if it is empty or holds exactly the files that we would
-    write. Folders above it are made.
+    An existing folder is replaced only if it is empty or holds exactly the files `names`. Missing
+    parent folders are created.
 
     Arguments:
-        path: of the folder.
-        names: of all files and folders in it, once it is written.
-        what: the kind of folder, for the error: `"a pipla result"`.
+        path: the folder.
+        names: all files and folders that it will hold.
+        what: the kind of folder, for the error message: `"a pipla result"`.
 
     Raises:
-        FileExistsError: something of somebody else's is there.
+        FileExistsError: the path exists and is not such a folder.
         OSError: the folder cannot be written.
     """
     target = Path(path)
@@ -42,18 +42,18 @@ def claim(path: str | Path, names: Collection[str], what: str) -> Path:
 
 
 def may_replace(target: Path, names: Collection[str]) -> bool:
-    """Whether a folder is empty or holds these files and nothing else."""
+    """Whether a folder is empty or holds exactly these files."""
     if target.is_symlink() or not target.is_dir():
-        return False  # a link would be replaced, not the folder that it points to
+        return False  # renaming would replace the link, not the folder it points to
     return {file.name for file in target.iterdir()} in (set(), set(names))
 
 
 @contextmanager
 def whole_folder(path: str | Path, names: Collection[str], what: str) -> Iterator[Path]:
-    """A fresh folder to fill; it takes the place of `path` if the block ends without an error.
+    """A new folder to fill; it replaces `path` if the block ends without an error.
 
-    Whatever happens, `path` is as it was before or complete. Arguments and errors are those of
-    `claim`.
+    Whatever happens, `path` is either unchanged or complete. Arguments and errors are those of
+    `claim`, which is called before the block runs.
 
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     with whole_folder(Path(parent) / "out", {"note.txt"}, "a note") as fresh:
@@ -66,9 +66,9 @@ def whole_folder(path: str | Path, names: Collection[str], what: str) -> Iterato
     old = fresh.with_name(f"{fresh.name}.old")
     try:
         yield fresh
-        fresh.chmod(0o755)  # mkdtemp makes folders that nobody else can read
+        fresh.chmod(0o755)  # mkdtemp makes folders that only their owner can read
         if target.exists():
-            claim(target, names, what)  # what came in the meantime is not ours to remove
+            claim(target, names, what)  # do not remove what others wrote in the meantime
             target.rename(old)
         try:
             fresh.rename(target)
@@ -77,12 +77,12 @@ def whole_folder(path: str | Path, names: Collection[str], what: str) -> Iterato
                 old.rename(target)
             raise
     finally:
-        for rest in (fresh, old):
-            shutil.rmtree(rest, ignore_errors=True)
+        for leftover in (fresh, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def write_whole(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
-    """A file with what `fill` writes, in the place of one that may be there."""
+    """Write a file with `fill`, and replace an existing one."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -97,6 +97,6 @@ def write_whole(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """An `OSError` if no file can be made in this folder."""
+    """Raise an `OSError` if no file can be created in this folder."""
     with tempfile.TemporaryFile(dir=folder):
         pass

@@ -1,25 +1,52 @@
-"""One thread per CPU device, which is what small steps want.
+"""One thread per CPU device, which suits programs of many small steps.
 
-A Langevin step is many small operations one after the other. XLA splits each of them over its
-thread pool and waits; waking a thread costs as much as the work it takes over, and a program of
-small steps runs up to twice (on busy machines four times) slower with the pool than without.
-Cores are better used by whole runs (`pipla.sweep` spreads replicates over devices) or by parts of
-the cloud. So, as long as nobody has said otherwise and JAX has not started yet, importing pipla
-gives XLA's CPU client a pool of one thread per device. `make bench` measures the difference.
+A Langevin step is a sequence of many small operations. XLA splits each of them over its thread pool
+and waits for the last thread; waking a thread costs as much as the work it takes over. A program of
+small steps therefore runs up to twice (on busy machines four times) slower with the pool than
+without. Cores are better used by whole runs (`pipla.sweep` distributes replicates over devices) or
+by groups of particles. `make bench` measures the difference.
 
-To keep XLA's own default, set `PIPLA_THREADS=all` (or set `PJRT_NPROC` yourself) before the
-import. GPUs and TPUs are not affected.
+Importing pipla sets no environment variable. Call `one_thread_per_device()` yourself, before JAX
+touches a device; the command line `pipla` does so. GPUs and TPUs are not affected.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 
 
-def one_thread_per_device() -> None:
-    """Ask XLA for one thread per CPU device, unless the user chose already.
+def one_thread_per_device() -> bool:
+    """Ask XLA for one thread per CPU device, unless the user has chosen otherwise.
 
-    XLA reads the variable when JAX first touches a device; later it has no effect.
+    This sets `PJRT_NPROC=1` for this process and its children, for all JAX code in them. XLA reads
+    the variable when JAX first touches a device; a later call has no effect, and warns. The user's
+    choice comes first: with `PIPLA_THREADS=all`, or with `PJRT_NPROC` already set, the environment
+    stays as it is.
+
+    Returns:
+        Whether XLA uses one thread per CPU device.
     """
-    if os.environ.get("PIPLA_THREADS") != "all":
-        os.environ.setdefault("PJRT_NPROC", "1")
+    if os.environ.get("PIPLA_THREADS") == "all":
+        return False
+    if "PJRT_NPROC" in os.environ:
+        return os.environ["PJRT_NPROC"] == "1"
+    if _jax_has_started():
+        warnings.warn(
+            "one_thread_per_device() has no effect: JAX has already started its CPU client. Call "
+            "it before the first JAX computation, or set PJRT_NPROC=1 before starting Python.",
+            stacklevel=2,
+        )
+        return False
+    os.environ["PJRT_NPROC"] = "1"
+    return True
+
+
+def _jax_has_started() -> bool:
+    """Whether JAX has created its devices; `False` where this JAX does not tell."""
+    try:
+        # The public questions (`jax.devices()`) would themselves start JAX.
+        from jax._src.xla_bridge import backends_are_initialized
+    except ImportError:
+        return False
+    return backends_are_initialized()

@@ -93,4 +93,4 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "replicate", stop)
     result = call("experiment", "run", "toy", "--preset", "tiny", "--out", tmp_path / "out")
     assert result.exit_code == 130
-    assert "goes on from here" in result.stdout
+    assert "run the same command again to resume" in result.stdout

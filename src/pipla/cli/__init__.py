@@ -1,1 +1,34 @@
-"""The command line."""
+"""The command line `pipla`. Typer is imported when it is called, so that it can be an extra."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pipla._extras import MissingExtraError, extra
+from pipla._threads import one_thread_per_device
+
+
+def main() -> None:
+    """The entry point `pipla`: one CPU device per core, each with one thread."""
+    try:
+        with extra("cli", "the command line"):
+            from pipla.cli.app import app
+    except MissingExtraError as error:
+        print(f"pipla: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    one_thread_per_device()
+    _one_device_per_core()
+    app()
+
+
+def _one_device_per_core() -> None:
+    """Let JAX split the CPU into one device per core, so that sweeps use all of them."""
+    if "JAX_NUM_CPU_DEVICES" in os.environ:
+        return
+    import jax
+
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    # JAX read the environment variable when it was imported; it reads the configuration later.
+    jax.config.update("jax_num_cpu_devices", cores)

@@ -1,13 +1,14 @@
-"""`pipla demo`: learn theta of two models with three algorithms, in a minute, and look at it."""
+"""`pipla demo`: learn theta of two models with three algorithms, in about a minute."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import typer
 
 from pipla.algorithms import MYIPLA, PIPGLA
 from pipla.algorithms.base import Algorithm
@@ -17,7 +18,8 @@ from pipla.engine.save import Save
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred
 from pipla.problems import Problem, logistic, toy
-from pipla.report.page import Picture, Section, Table, Text, fixed, new_figure, write_page
+from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
+from pipla.report.plots import require_matplotlib
 
 NUM_PARTICLES = 50
 NUM_STEPS = 10_000
@@ -38,14 +40,29 @@ class Row(NamedTuple):
     result: Result
 
 
-def demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
-    """Run it, write `out/report.html` and the figures, and return the table."""
+def command(
+    out: Annotated[Path, typer.Option(help="Folder for the page and the figures.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """Learn theta of two small models with three algorithms, and write a page about it."""
+    try:
+        table = write_demo(out, seed)
+    except KeyboardInterrupt:
+        print("\nStopped; nothing was written.")
+        raise typer.Exit(130) from None
+    print(table.text())
+    print(f"\nThe page: {out / 'report.html'}")
+
+
+def write_demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
+    """Run the demo, write `out/report.html` and the figures, and return the table."""
+    require_matplotlib()
     out.mkdir(parents=True, exist_ok=True)
     rows = [row for problem in (toy(), logistic()) for row in _fit(problem, seed, progress)]
     table = _table(rows)
-    pictures = [_traces(rows), _coefficients(rows)]
-    for number, picture in enumerate(pictures, start=1):
-        (out / f"figure-{number}.png").write_bytes(picture.png())
+    figures = [_traces(rows), _coefficients(rows)]
+    for number, figure in enumerate(figures, start=1):
+        (out / f"figure-{number}.png").write_bytes(figure.png())
     write_page(
         out / "report.html",
         "pipla demo",
@@ -53,9 +70,9 @@ def demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
         "marginal likelihood while the latent variables are sampled.",
         [
             Section("Estimates", [table, Text(_READING)]),
-            Section("Theta", [pictures[0]]),
-            Section("The posterior", [pictures[1]]),
-            Section("Reproduce", [Text(f"pipla demo --seed {seed}", code=True), Text(_where())]),
+            Section("Theta", [figures[0]]),
+            Section("The posterior", [figures[1]]),
+            Section("Reproduce", [Text(f"pipla demo --seed {seed}", code=True), Text(_versions())]),
         ],
     )
     return table
@@ -64,33 +81,33 @@ def demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
 _READING = (
     "“± error” is the Monte-Carlo error of the average, not the bias. The toy model’s marginal "
     "likelihood is known in closed form, so there the distance to the maximiser can be seen: up to "
-    "about two errors it is chance, beyond that the bias of the step size (and, for MYIPLA, of the "
-    "smoothing). The logistic data are drawn by the paper’s recipe, not the authors’ own, so the "
-    "paper’s column says what to expect roughly, not exactly."
+    "about two errors it is chance, beyond that it is the bias of the step size (and, for MYIPLA, "
+    "of the smoothing). The logistic data are drawn by the paper’s recipe; they are not the "
+    "authors’ own, so the paper’s column says only roughly what to expect."
 )
 
 
 def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
     start_key, run_key = jax.random.split(jax.random.key(seed))
     theta = jnp.asarray(START)
-    cloud = problem.cloud(start_key, NUM_PARTICLES, theta)
-    plain, back = noncentred(problem.model)
-    z = jax.vmap(back.inverse, in_axes=(None, 0))(theta, cloud)
-    # By the curvature of g1: 1 for the toy, about 100 at most for the logistic model.
+    start = problem.cloud(start_key, NUM_PARTICLES, theta)
+    model, back = noncentred(problem.model)
+    z = jax.vmap(back.inverse, in_axes=(None, 0))(theta, start)
+    # The curvature of g1 is 1 for the toy model and at most about 100 for the logistic model.
     step, smoothing = (0.1, 0.2) if problem.name == "toy" else (0.01, 0.02)
-    jobs: list[tuple[str, Model, Algorithm, Any, Save]] = [
-        ("MYIPLA", problem.model, MYIPLA(step / 1.5, smoothing), cloud, Save()),
-        ("PIPGLA", problem.model, PIPGLA(step), cloud, Save()),
+    runs: list[tuple[str, Model, Algorithm, Any, Save]] = [
+        ("MYIPLA", problem.model, MYIPLA(step / 1.5, smoothing), start, Save()),
+        ("PIPGLA", problem.model, PIPGLA(step), start, Save()),
         (
             "PIPGLA, non-centred, antithetic",
-            plain,
+            model,
             PIPGLA(step, theta_scale=5 / problem.dimension, theta_noise=False, antithetic=True),
             z,
             Save(quantity=back),
         ),
     ]
     rows = []
-    for name, model, algorithm, particles, save in jobs:
+    for name, model, algorithm, particles, save in runs:
         result = run(
             model,
             algorithm,
@@ -102,7 +119,7 @@ def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
             progress=progress,
             check=False,
         )
-        if result.status is Status.INTERRUPTED:  # a table of half a run would mislead
+        if result.status is Status.INTERRUPTED:  # a table of an unfinished run would mislead
             raise KeyboardInterrupt
         rows.append(Row(problem, name, result))
     return rows
@@ -128,7 +145,7 @@ def _table(rows: list[Row]) -> Table:
     )
 
 
-def _traces(rows: list[Row]) -> Picture:
+def _traces(rows: list[Row]) -> Figure:
     names = list(dict.fromkeys(row.problem.name for row in rows))
     figure, axes = new_figure(len(names), width=9.0)
     for axis, name in zip(axes, names, strict=True):
@@ -145,20 +162,22 @@ def _traces(rows: list[Row]) -> Picture:
             axis.axhline(maximiser, color="black", lw=1, ls="--", label="exact maximiser")
         axis.set(title=name, xlabel="step", ylabel="theta", xscale="log")
         axis.legend(fontsize=8, frameon=False)
-    return Picture(figure, "Theta after each step, for each algorithm; the steps on a log scale.")
+    return Figure(figure, "Theta after each step, for each algorithm; the steps on a log scale.")
 
 
-def _coefficients(rows: list[Row]) -> Picture:
+def _coefficients(rows: list[Row]) -> Figure:
     figure, axes = new_figure(1, width=9.0)
     chosen = [row for row in rows if row.problem.name != "toy"]
     for offset, row in zip((-0.25, 0.0, 0.25), chosen, strict=True):
         mean, sd = np.asarray(row.result.x_mean), np.sqrt(np.asarray(row.result.x_variance))
-        place = np.arange(len(mean)) + offset
-        axes[0].errorbar(place, mean, 2 * sd, fmt=".", ms=4, lw=0.8, label=row.name)
+        position = np.arange(len(mean)) + offset
+        axes[0].errorbar(position, mean, 2 * sd, fmt=".", ms=4, lw=0.8, label=row.name)
     axes[0].set(xlabel="coefficient", ylabel="posterior mean ± 2 sd")
     axes[0].legend(fontsize=8, frameon=False, ncols=3)
-    return Picture(figure, "The 50 coefficients of the logistic regression: mean and spread.")
+    return Figure(
+        figure, "The 50 coefficients of the logistic regression: mean and standard deviation."
+    )
 
 
-def _where() -> str:
+def _versions() -> str:
     return ", ".join(f"{name} {version}" for name, version in provenance().items())

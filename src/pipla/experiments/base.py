@@ -13,7 +13,7 @@ from pipla.algorithms.base import Algorithm
 
 if TYPE_CHECKING:
     from pipla.experiments.results import Results
-    from pipla.report.page import Picture, Section, Table, Text
+    from pipla.report.page import Figure, Section, Table, Text
 
 Prox = Literal["approximate", "iterative", "exact", "none"]
 #: A peer is another method; an oracle is one that sees the truth.
@@ -141,7 +141,7 @@ class Experiment:
     entries: Sequence[Entry]
     presets: Mapping[str, Preset]
     starts: Callable[[np.random.Generator, int], np.ndarray]
-    figures: Callable[[Results], Mapping[str, Picture]]
+    figures: Callable[[Results], Mapping[str, Figure]]
     findings: Callable[[Results], Sequence[Text]] = lambda results: ()
     errata: Sequence[str] = ()
     reference_start: float = 0.0

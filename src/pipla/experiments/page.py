@@ -10,7 +10,7 @@ from pipla.experiments.base import Experiment
 from pipla.experiments.errata import SENTENCES
 from pipla.experiments.results import Results, ResultsError, load
 from pipla.experiments.theta.tables import spread
-from pipla.report.page import Picture, Section, Table, Text, fixed, write_page
+from pipla.report.page import Figure, Section, Table, Text, fixed, write_page
 
 
 def rebuild(folder: Path) -> Path:
@@ -69,7 +69,7 @@ def comparison_table(folders: list[Path]) -> Table:
     return Table(columns, rows)
 
 
-def _sections(experiment: Experiment, results: Results, pictures: list[Picture]) -> list[Section]:
+def _sections(experiment: Experiment, results: Results, pictures: list[Figure]) -> list[Section]:
     expected = experiment.method.expected(experiment, results)
     missing = len(expected) - len(results.rows)
     run = experiment.method.setting(experiment, results)

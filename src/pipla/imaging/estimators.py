@@ -1,4 +1,4 @@
-"""Denoising and deblurring with total variation whose strength is learned from the picture."""
+"""scikit-learn estimators: denoising and deconvolution with a learned total variation prior."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import abc
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
+from pipla._extras import extra
 from pipla.imaging.restoration import Restoration, estimate_noise, restore
 from pipla.operators import Identity, Operator, blur, convolution
 from pipla.operators.blur import Boundary
 
+with extra("sklearn", "a scikit-learn estimator"):
+    from sklearn.base import BaseEstimator, TransformerMixin
+    from sklearn.utils.validation import check_is_fitted
+
 
 class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
-    """What both share: `fit` learns strength and picture, `transform` restores others with it."""
+    """Shared by both: `fit` learns the strength from an image, `transform` applies it to others."""
 
     noise: float | str
     isotropic: bool
@@ -25,46 +28,46 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
 
     @abc.abstractmethod
     def _operator(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> Operator:
-        """How a picture of this shape became what was observed."""
+        """The map from an image of this shape to noise-free observations."""
 
     def fit(self, X: Any, y: None = None) -> Any:
-        """Learn the strength of the prior from one observed picture, and restore it."""
-        picture = np.asarray(X)
-        found = self._restore(picture, self._noise(picture), None)
+        """Learn the regularisation strength from one observed image, and restore the image."""
+        image = np.asarray(X)
+        found = self._restore(image, self._noise(image), None)
         self.strength_ = found.strength
         self.strength_stderr_ = found.strength_stderr
         self.noise_ = found.noise
         self.restored_ = found.mean
-        self.uncertainty_ = found.deviation
-        self.map_ = found.best
+        self.uncertainty_ = found.std
+        self.map_ = found.map
         self.n_evaluations_ = found.evaluations
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """The posterior mean of a picture, at the strength and the noise that were learned."""
+        """The posterior mean of an image at the learned strength and noise."""
         check_is_fitted(self)
         return self._restore(np.asarray(X), self.noise_, self.strength_).mean
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> np.ndarray:
-        """Learn, and return the posterior mean."""
+        """Fit, and return the posterior mean."""
         return self.fit(X).restored_
 
-    def _noise(self, picture: np.ndarray) -> float | None:
+    def _noise(self, image: np.ndarray) -> float | None:
         if not isinstance(self.noise, str):
             return self.noise
         if self.noise not in ("auto", "learn"):
             raise ValueError(f"noise must be a number, 'auto' or 'learn', got {self.noise!r}.")
-        return estimate_noise(picture, self.channel_axis) if self.noise == "auto" else None
+        return estimate_noise(image, self.channel_axis) if self.noise == "auto" else None
 
     def _restore(
-        self, picture: np.ndarray, noise: float | None, strength: float | None
+        self, image: np.ndarray, noise: float | None, strength: float | None
     ) -> Restoration:
-        axes = tuple(range(picture.ndim))
+        axes = tuple(range(image.ndim))
         if self.channel_axis is not None:
-            axes = tuple(axis for axis in axes if axis != self.channel_axis % picture.ndim)
+            axes = tuple(axis for axis in axes if axis != self.channel_axis % image.ndim)
         return restore(
-            self._operator(picture.shape, axes),
-            picture,
+            self._operator(image.shape, axes),
+            image,
             noise,
             isotropic=self.isotropic,
             axes=axes,
@@ -77,25 +80,25 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
 
 
 class TVDenoiser(_TVRestorer):
-    """Remove Gaussian noise; how much to smooth is learned.
+    """Remove Gaussian noise; the regularisation strength is learned.
 
     Arguments:
         noise: the standard deviation of the noise, `"auto"` to estimate it from the finest details,
-            or `"learn"` to learn it along with the strength (better left to blurred pictures:
-            without a blur little tells noise from texture).
-        isotropic: which total variation.
-        channel_axis: the axis of colours, which share one strength; `None` for grey pictures,
+            or `"learn"` to learn it together with the strength (recommended for blurred images
+            only: without a blur, noise and texture are hard to tell apart).
+        isotropic: isotropic instead of anisotropic total variation.
+        channel_axis: the axis of colours, which share one strength; `None` for grey images,
             signals and volumes.
-        num_steps: of the sampler.
-        random_state: the seed.
+        num_steps: the number of steps of the sampler.
+        random_state: the seed of the random numbers.
 
     Attributes:
-        strength_, strength_stderr_: of the prior, with its Monte-Carlo error.
-        noise_: as given, estimated or learned.
+        strength_, strength_stderr_: the regularisation strength and its Monte-Carlo error.
+        noise_: the standard deviation of the noise: given, estimated or learned.
         restored_: the posterior mean.
         uncertainty_: the posterior standard deviation of every pixel.
-        map_: the most probable picture at the learned strength.
-        n_evaluations_: of the likelihood.
+        map_: the most probable image at the learned strength.
+        n_evaluations_: the number of evaluations of the likelihood.
 
     Example:
         >>> import numpy as np
@@ -126,13 +129,15 @@ class TVDenoiser(_TVRestorer):
 
 
 class TVDeconvolution(_TVRestorer):
-    """Undo a known blur; how much to smooth is learned.
+    """Undo a known blur; the regularisation strength is learned.
 
     Arguments:
-        psf: the blur kernel, an array, or words as `pipla deblur` takes them: `"box:9"`.
-        boundary: what the blur saw beyond the edge: `"circular"`, `"reflect"` or `"renormalised"`.
-        noise, isotropic, channel_axis, num_steps, random_state: as for `TVDenoiser`, and so are
-            the attributes.
+        psf: the blur kernel, as an array or as text: `"box:9"`, `"gaussian:2"`, `"psf.npy"`.
+        boundary: how the blur continued the image beyond its edge: `"circular"`, `"reflect"` or
+            `"renormalised"`.
+        noise, isotropic, channel_axis, num_steps, random_state: as for `TVDenoiser`.
+
+    The attributes are those of `TVDenoiser`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Pictures of users: PNG, TIFF and NPY in; PNG and NPY out, on the scale of the input."""
+"""Image files: PNG, TIFF and NPY are read; PNG and NPY are written, on the scale of the input."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: What a picture may be stored as; anything else that is a number is read as float64.
+from pipla._extras import MissingExtraError, extra
+
+#: The dtypes that an image keeps; any other real dtype is read as float64.
 DEPTHS = ("uint8", "uint16", "float32", "float64")
-_KINDS = {b"\x89PNG": "PNG", b"\x93NUM": "NPY", b"PK\x03\x04": "NPZ"}
-_KINDS |= dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "TIFF")
+_FORMATS = {b"\x89PNG": "PNG", b"\x93NUM": "NPY", b"PK\x03\x04": "NPZ"}
+_FORMATS |= dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "TIFF")
 
 
-class Picture(NamedTuple):
-    """A picture as numbers.
+class Image(NamedTuple):
+    """An image as an array of floats.
 
     Attributes:
         pixels: float64, of shape (rows, columns) or (rows, columns, 3), on the input's scale:
             0 to 255 for 8 bits, 0 to 65535 for 16 bits, as stored for floats.
-        depth: what it was stored as: `"uint8"`, `"uint16"`, `"float32"` or `"float64"`.
-        limits: what is black and what is white: (0, 255), (0, 65535); for floats (0, 1) if all
+        depth: the dtype it was stored as: `"uint8"`, `"uint16"`, `"float32"` or `"float64"`.
+        limits: the values of black and white: (0, 255), (0, 65535); for floats (0, 1) if all
             pixels lie there, else their smallest and largest value.
     """
 
@@ -30,51 +32,61 @@ class Picture(NamedTuple):
     limits: tuple[float, float]
 
 
-def read_picture(path: str | Path) -> Picture:
-    """Read a PNG, TIFF or NPY file (the content decides, not the name).
+def read_image(path: str | Path) -> Image:
+    """Read a PNG, TIFF or NPY file; its content decides which, not its name.
 
-    * 8 or 16 bits or floats, grey or colour. 1-, 2- and 4-bit pictures become 8-bit ones; a palette
-      becomes the colours it stands for, or grey if it has no others. Integers other than 8 or 16
-      bits without sign (NPY) are read as float64. Colour that is grey stays three channels.
-    * A second or fourth channel is transparency. If it is opaque everywhere it is dropped, with a
-      warning; otherwise it is an error, because what shines through is not known.
-    * A file with several pages, a picture with one row or column (total variation needs two of
-      each), and pixels that are NaN or infinite are errors.
+    * Images have 8 or 16 bits or floats, in grey or colour. 1-, 2- and 4-bit images become 8-bit
+      ones. A palette is replaced by its colours, or by grey levels if it has no others. NPY arrays
+      of other integers are read as float64. Three equal channels stay three channels.
+    * A second or fourth channel is transparency. It is dropped with a warning if it is opaque
+      everywhere; otherwise it is an error, because the background is unknown.
+    * It is an error if the file has several pages, if the image has only one row or column (total
+      variation needs two of each), or if a pixel is NaN or infinite.
+
+    Arguments:
+        path: the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not such a picture; the message says why and what to do.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file does not hold such an image; the message says why and what to do.
+        MissingExtraError: reading this format needs a package of `pipla[imaging]`.
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"there is no picture {str(path)!r}.")
+        raise FileNotFoundError(f"there is no image {str(path)!r}.")
     if not path.is_file():
-        raise ValueError(f"picture {str(path)!r} is not a file; give a PNG, TIFF or NPY file.")
+        raise ValueError(f"image {str(path)!r} is not a file; give a PNG, TIFF or NPY file.")
     try:
         with path.open("rb") as file:
-            kind = _KINDS.get(file.read(4))
+            format = _FORMATS.get(file.read(4))
     except OSError as error:
-        raise ValueError(f"picture {str(path)!r} cannot be read: {error.strerror}.") from error
-    if kind == "NPZ":
-        raise ValueError(f"picture {str(path)!r} is an archive (npz?); save the one array as NPY.")
-    if kind is None:
-        raise ValueError(f"picture {str(path)!r} is not PNG, TIFF or NPY; convert it to one.")
+        raise ValueError(f"image {str(path)!r} cannot be read: {error.strerror}.") from error
+    if format == "NPZ":
+        raise ValueError(f"image {str(path)!r} is an archive (npz?); save the one array as NPY.")
+    if format is None:
+        raise ValueError(f"image {str(path)!r} is not PNG, TIFF or NPY; convert it to one.")
     try:
-        raw = {"PNG": _read_png, "TIFF": _read_tiff, "NPY": _read_npy}[kind](path)
+        raw = {"PNG": _read_png, "TIFF": _read_tiff, "NPY": _read_npy}[format](path)
     except _Refused as error:
-        raise ValueError(f"picture {str(path)!r} {error}") from None
-    except Exception as error:  # damage shows as any error of the decoder
+        raise ValueError(f"image {str(path)!r} {error}") from None
+    except MissingExtraError:
+        raise
+    except Exception as error:  # decoders raise errors of any type on damaged files
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
-            f"picture {str(path)!r} cannot be read as {kind}, it may be damaged: {reason}"
+            f"image {str(path)!r} cannot be read as {format}, it may be damaged: {reason}"
         ) from error
-    return as_picture(raw, f"picture {str(path)!r}")
+    return as_image(raw, f"image {str(path)!r}")
 
 
-def as_picture(array: Any, name: str = "picture") -> Picture:
-    """An array as a picture, with the checks of `read_picture`.
+def as_image(array: Any, name: str = "image") -> Image:
+    """Convert an array to an `Image`, with the checks of `read_image`.
 
-    >>> as_picture(np.array([[0, 255], [128, 7]], np.uint8)).limits
+    Arguments:
+        array: of shape (rows, columns) or (rows, columns, channels).
+        name: what error messages call it.
+
+    >>> as_image(np.array([[0, 255], [128, 7]], np.uint8)).limits
     (0.0, 255.0)
     """
     raw = np.asarray(array)
@@ -87,12 +99,12 @@ def as_picture(array: Any, name: str = "picture") -> Picture:
     if raw.ndim not in (2, 3) or (raw.ndim == 3 and raw.shape[2] not in (1, 2, 3, 4)):
         raise ValueError(
             f"{name} has shape {raw.shape}; give (rows, columns) or (rows, columns, 3): one grey "
-            "or colour picture at a time."
+            "or colour image at a time."
         )
     if min(raw.shape[:2]) < 2:
         raise ValueError(
-            f"{name} has {raw.shape[0]} row(s) and {raw.shape[1]} column(s); total variation of a "
-            "picture needs at least two of each."
+            f"{name} has {raw.shape[0]} row(s) and {raw.shape[1]} column(s); total variation of an "
+            "image needs at least two of each."
         )
     pixels = raw.astype(np.float64)
     bad = np.argwhere(~np.isfinite(pixels))
@@ -102,30 +114,33 @@ def as_picture(array: Any, name: str = "picture") -> Picture:
             f"the first at {tuple(map(int, bad[0]))}; replace them first."
         )
     pixels = _without_alpha(pixels, depth, name)
-    return Picture(pixels, depth, _limits(pixels, depth))
+    return Image(pixels, depth, _limits(pixels, depth))
 
 
-def write_picture(
+def write_image(
     folder: str | Path,
     name: str,
     pixels: np.ndarray,
     depth: str,
     limits: tuple[float, float] | None = None,
 ) -> tuple[Path, Path]:
-    """Write `name.npy` and `name.png` into a folder that exists.
+    """Write `name.npy` and `name.png` into an existing folder.
 
-    The NPY file holds the numbers as they are: float64 for depth `"float64"`, otherwise float32
-    (which tells 16-bit levels apart to 1/256). The PNG is for looking at: clipped to `limits`,
-    black to white, rounded; 8 bits for `"uint8"`, otherwise 16.
+    The NPY file holds the exact values: float64 for depth `"float64"`, otherwise float32 (which
+    resolves 16-bit levels to 1/256). The PNG is for display: clipped to `limits`, scaled from
+    black to white and rounded, to 8 bits for `"uint8"` and to 16 otherwise.
 
     Arguments:
-        folder: where to.
-        name: of the files, without ending.
+        folder: where to write.
+        name: the name of both files, without extension.
         pixels: (rows, columns) or (rows, columns, 3), on the input's scale.
-        depth: of the input; `Picture.depth`.
-        limits: what is black and what is white; those of the depth by default, and for floats
-            (0, 1) or the range of `pixels`, as in `Picture`. Give `Picture.limits` to make a
-            restored float picture comparable with its input.
+        depth: the depth of the input, `Image.depth`.
+        limits: the values of black and white; by default those of the depth, and for floats
+            (0, 1) or the range of `pixels`, as in `Image`. Give the input's `Image.limits` to make
+            a restored float image comparable with it.
+
+    Returns:
+        The paths of the NPY and of the PNG file.
     """
     if depth not in DEPTHS:
         raise ValueError(f"depth must be one of {', '.join(DEPTHS)}; got {depth!r}.")
@@ -138,16 +153,16 @@ def write_picture(
         raise ValueError(f"pixels of {name!r} are not all finite; nothing was written.")
     low, high = _limits(pixels, depth) if limits is None else limits
     white, dtype = (255, np.uint8) if depth == "uint8" else (65535, np.uint16)
-    span = high - low if high > low else 1.0  # a constant picture is black
+    span = high - low if high > low else 1.0  # a constant image is black
     levels = np.rint(white * np.clip((pixels - low) / span, 0, 1)).astype(dtype)
     paths = Path(folder) / f"{name}.npy", Path(folder) / f"{name}.png"
-    np.save(paths[0], pixels.astype(np.float64 if depth == "float64" else np.float32))
     _write_png(paths[1], levels)
+    np.save(paths[0], pixels.astype(np.float64 if depth == "float64" else np.float32))
     return paths
 
 
-class _Refused(Exception):  # noqa: N818 - the end of a sentence, not an error of its own
-    """Why a file that is not damaged is no picture of ours."""
+class _Refused(Exception):  # noqa: N818 - the end of a sentence, turned into a ValueError
+    """Why an intact file is not an image that can be read."""
 
 
 def _limits(pixels: np.ndarray, depth: str) -> tuple[float, float]:
@@ -178,18 +193,20 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _read_png(path: Path) -> np.ndarray:
-    from PIL import Image
-
     with path.open("rb") as file:
         head = file.read(26)
     if head[24] == 16 and head[25] != 0:  # Pillow would cut 16-bit colour down to 8 bits
-        import png
+        with extra("imaging", "reading 16-bit colour PNG files"):
+            import png
 
         with path.open("rb") as file:
             columns, rows, values, details = png.Reader(file=file).asDirect()
             raw = np.stack([np.frombuffer(row, np.uint16) for row in values])
             return raw.reshape(rows, columns, details["planes"])
-    with Image.open(path, formats=["PNG"]) as image:
+    with extra("imaging", "reading PNG files"):
+        import PIL.Image
+
+    with PIL.Image.open(path, formats=["PNG"]) as image:
         frames = getattr(image, "n_frames", 1)
         if frames > 1:
             raise _Refused(f"has {frames} frames; save the one you want on its own.")
@@ -197,7 +214,7 @@ def _read_png(path: Path) -> np.ndarray:
 
 
 def _as_array(image: Any) -> np.ndarray:
-    """The colours that a picture of Pillow stands for."""
+    """The grey levels or colours of a Pillow image."""
     if "transparency" in image.info and image.mode in ("L", "RGB", "P"):
         image = image.convert("LA" if image.mode == "L" else "RGBA")
     elif image.mode == "P":
@@ -213,7 +230,8 @@ def _as_array(image: Any) -> np.ndarray:
 
 
 def _read_tiff(path: Path) -> np.ndarray:
-    import tifffile
+    with extra("imaging", "reading TIFF files"):
+        import tifffile
 
     with tifffile.TiffFile(path) as file:
         page: Any = file.pages[0]
@@ -231,8 +249,8 @@ def _read_tiff(path: Path) -> np.ndarray:
                     raise
                 if page.bitspersample > 8 and page.samplesperpixel > 1:
                     raise _Refused(  # Pillow would cut it down to 8 bits
-                        f"is {page.bitspersample}-bit colour in a compression that is not known; "
-                        "save it uncompressed."
+                        f"is {page.bitspersample}-bit colour with an unsupported compression; save "
+                        "it uncompressed."
                     ) from None
                 return _read_packed_tiff(path)
             if "S" in series.axes:  # channels may be stored one after the other
@@ -246,19 +264,22 @@ def _read_tiff(path: Path) -> np.ndarray:
 
 
 def _read_packed_tiff(path: Path) -> np.ndarray:
-    """A TIFF whose compression tifffile does not know by itself (LZW, JPEG), or a palette."""
-    from PIL import Image
+    """A TIFF with a palette, or a compression that tifffile alone cannot decode (LZW, JPEG)."""
+    with extra("imaging", "reading TIFF files"):
+        import PIL.Image
 
-    with Image.open(path, formats=["TIFF"]) as image:
+    with PIL.Image.open(path, formats=["TIFF"]) as image:
         return _as_array(image)
 
 
 def _write_png(path: Path, levels: np.ndarray) -> None:
     if levels.ndim == 3 and levels.dtype == np.uint16:  # Pillow has no 16-bit colour
-        import png
+        with extra("imaging", "writing 16-bit colour PNG files"):
+            import png
 
         png.from_array(levels.reshape(len(levels), -1), "RGB;16").save(path)
     else:
-        from PIL import Image
+        with extra("imaging", "writing PNG files"):
+            import PIL.Image
 
-        Image.fromarray(levels).save(path)
+        PIL.Image.fromarray(levels).save(path)

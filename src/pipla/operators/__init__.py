@@ -1,12 +1,12 @@
-r"""Linear operators $H$: what maps x to the observations without noise.
+r"""Linear operators $H$, which map x to noise-free observations.
 
-| operators | what |
+| operators | what they are for |
 |---|---|
 | `Identity`, `Mask` | denoising; missing or weighted elements |
 | `Dense`, `Separable` | a matrix; one matrix per axis |
 | `CircularConvolution`, `WindowMean`, `convolution` | blurs; `convolution` picks one by boundary |
 | `last @ first` | composition |
-| `Operator` | what your own operator subclasses: `apply`, `adjoint` |
+| `Operator` | base class of your own operators: `apply`, `adjoint` |
 """
 
 from pipla.operators.convolutions import CircularConvolution, WindowMean, convolution

@@ -1,36 +1,39 @@
-"""Blur kernels, and what they see beyond the edge of a picture. NumPy: nothing here is compiled."""
+"""Blur kernels (point spread functions) and boundary conditions, in NumPy."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from pipla import _checks
 
-#: What a kernel sees beyond the edge: the opposite side, the mirror image, or nothing, with the
-#: weights inside scaled up to sum to 1.
+#: How a blur continues the image beyond its edge: periodically, by reflection, or not at all, with
+#: the weights inside the image rescaled to sum to 1.
 Boundary = Literal["circular", "reflect", "renormalised"]
 
-
-#: Pixels; a kernel beyond fills the memory before anybody can compare it with the picture.
+#: The widest kernel that `parse` makes, in pixels: a wider one could fill the memory before it is
+#: compared with the image.
 WIDEST = 4096
 
 
 def box(width: int, axes: int = 2) -> np.ndarray:
-    """The mean over a square of `width` pixels."""
+    """The mean over a square of `width` × `width` pixels (over a cube, if `axes` is 3)."""
     width = _checks.integer("width", width, least=1)
+    axes = _checks.integer("axes", axes, least=1)
     return np.full((width,) * axes, 1.0 / width**axes)
 
 
-def gaussian(deviation: float, axes: int = 2) -> np.ndarray:
-    """A Gaussian of this standard deviation, cut off at four of them."""
-    _checks.positive("deviation", deviation)
-    reach = int(np.ceil(4 * deviation))
-    profile = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
+def gaussian(std: float, axes: int = 2) -> np.ndarray:
+    """A Gaussian kernel of standard deviation `std` in pixels, truncated at four of them."""
+    _checks.positive("std", std)
+    _checks.single("std", std)
+    axes = _checks.integer("axes", axes, least=1)
+    radius = int(np.ceil(4 * std))
+    profile = np.exp(-0.5 * (np.arange(-radius, radius + 1) / std) ** 2)
     profile /= profile.sum()
     kernel = profile
     for _ in range(axes - 1):
@@ -39,7 +42,7 @@ def gaussian(deviation: float, axes: int = 2) -> np.ndarray:
 
 
 def parse(text: str) -> np.ndarray:
-    """A kernel from words: `box:9`, `gaussian:2`, or a file `psf.npy`."""
+    """A kernel from text: `box:9`, `gaussian:2`, or a file `psf.npy`."""
     kind, _, number = text.partition(":")
     if kind in ("box", "gaussian"):
         try:
@@ -49,7 +52,7 @@ def parse(text: str) -> np.ndarray:
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"blur {text!r}: {number!r} is not a positive "
-                f"{'whole number' if kind == 'box' else 'number'}; write for example "
+                f"{'integer' if kind == 'box' else 'number'}; write for example "
                 f"{'box:9' if kind == 'box' else 'gaussian:2'}."
             ) from error
         raise ValueError(f"blur {text!r} is wider than {WIDEST} pixels.")
@@ -66,8 +69,23 @@ def parse(text: str) -> np.ndarray:
     return checked(psf)
 
 
-def checked(psf: np.ndarray) -> np.ndarray:
-    """A kernel of finite numbers that sums to 1; one that does not is scaled, with a warning."""
+def checked(psf: Any) -> np.ndarray:
+    """A kernel that sums to 1; one that does not is divided by its sum, with a warning."""
+    psf = as_kernel(psf)
+    total = psf.sum()
+    if not total > 0:
+        raise ValueError(f"psf must have a positive sum, got {total:.6g}: a blur keeps brightness.")
+    if abs(total - 1) > 1e-6:
+        warnings.warn(
+            f"psf sums to {total:.6g}, not to 1; it is divided by its sum, so that the image "
+            "keeps its brightness.",
+            stacklevel=2,
+        )
+    return psf / total
+
+
+def as_kernel(psf: Any) -> np.ndarray:
+    """`psf` as an array of finite float64 numbers with at least one axis."""
     psf = np.asarray(psf)
     if psf.ndim < 1 or psf.size == 0 or psf.dtype.kind not in "fiub":
         raise ValueError(
@@ -76,29 +94,20 @@ def checked(psf: np.ndarray) -> np.ndarray:
     psf = psf.astype(np.float64)
     if not np.all(np.isfinite(psf)):
         raise ValueError(f"psf has {int(np.sum(~np.isfinite(psf)))} non-finite value(s).")
-    total = psf.sum()
-    if not total > 0:
-        raise ValueError(f"psf must have a positive sum, got {total:.6g}: a blur keeps brightness.")
-    if abs(total - 1) > 1e-6:
-        warnings.warn(
-            f"psf sums to {total:.6g}, not to 1; it is divided by its sum, so that the picture "
-            "keeps its brightness.",
-            stacklevel=2,
-        )
-    return psf / total
+    return psf
 
 
 def centred(psf: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     """The kernel on a grid that broadcasts against `shape`, its centre moved to the corner."""
     if psf.ndim != len(axes):
         raise ValueError(
-            f"psf has {psf.ndim} axes, but it is to act on {len(axes)} axes of a picture of shape "
+            f"psf has {psf.ndim} axes, but it is to act on {len(axes)} axes of an image of shape "
             f"{tuple(shape)}."
         )
     room = [shape[axis] for axis in axes]
     if any(size > limit for size, limit in zip(psf.shape, room, strict=True)):
         raise ValueError(
-            f"psf of shape {psf.shape} is larger than the picture, whose shape is {tuple(room)} "
+            f"psf of shape {psf.shape} is larger than the image, whose shape is {tuple(room)} "
             "along those axes; crop the kernel, or choose a smaller blur."
         )
     grid = np.zeros(room)
@@ -112,7 +121,7 @@ def centred(psf: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.nd
 
 
 def separate(psf: np.ndarray) -> list[np.ndarray]:
-    """One kernel an axis whose outer product is `psf`; an error where there are none."""
+    """One kernel per axis whose outer product is `psf`; an error if there are none."""
     kernels = []
     for axis in range(psf.ndim):
         others = tuple(k for k in range(psf.ndim) if k != axis)
@@ -122,7 +131,7 @@ def separate(psf: np.ndarray) -> list[np.ndarray]:
         product = np.multiply.outer(product, kernel)
     if np.max(np.abs(product / psf.sum() ** (psf.ndim - 1) - psf)) > 1e-6 * np.max(np.abs(psf)):
         raise ValueError(
-            "psf is not a product of one kernel an axis, which boundaries other than 'circular' "
+            "psf is not a product of one kernel per axis, which boundaries other than 'circular' "
             "need; use boundary='circular'."
         )
     kernels[0] = kernels[0] / psf.sum() ** (psf.ndim - 1)
@@ -130,7 +139,7 @@ def separate(psf: np.ndarray) -> list[np.ndarray]:
 
 
 def blur_matrix(kernel: np.ndarray, size: int, boundary: Boundary) -> np.ndarray:
-    """The matrix of a blur of `size` pixels in a row.
+    """The matrix that blurs a row of `size` pixels.
 
     Pixel i sees pixel i - (j - c) with weight `kernel[j]`, where c is the centre of the kernel.
     """

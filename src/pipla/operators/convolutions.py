@@ -1,4 +1,4 @@
-r"""Blurs as operators: circular ones by Fourier transforms, others by a matrix per axis."""
+"""Blurs as operators: circular ones by Fourier transforms, others by a matrix per axis."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from pipla.operators.blur import Boundary, blur_matrix, box, centred, separate
+from pipla import _checks
+from pipla.operators.blur import Boundary, as_kernel, blur_matrix, box, centred, separate
 from pipla.operators.eigenbasis import Fourier
-from pipla.operators.linear import Operator, Separable
+from pipla.operators.linear import Operator, Separable, checked_axes, require_sizes
 
 
 class CircularConvolution(Operator):
-    r"""Convolution over `axes` as if x repeated for ever; a product of Fourier transforms.
+    """Circular convolution over `axes`, computed by Fourier transforms.
 
     Arguments:
         psf: the kernel, with as many axes as `axes`; its centre is the element at `size // 2`.
-        shape: of x. Colour pictures of shape (rows, columns, channels) have `axes=(0, 1)`.
-        axes: which axes of x; by default the first ones.
+        shape: the shape of x. Colour images of shape (rows, columns, channels) have
+            `axes=(0, 1)`.
+        axes: the axes of x that are blurred; by default the first ones.
     """
 
     spectrum: Array
@@ -29,20 +31,22 @@ class CircularConvolution(Operator):
     axes: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, psf: Any, shape: tuple[int, ...], axes: tuple[int, ...] | None = None):
-        psf = np.asarray(psf, np.float64)
-        self.shape = tuple(shape)
-        self.axes = tuple(range(psf.ndim)) if axes is None else tuple(axes)
+        psf = as_kernel(psf)
+        self.shape = _checked_shape(shape)
+        self.axes = checked_axes(axes, psf.ndim, len(self.shape))
         kernel = centred(psf, self.shape, self.axes)
         spectrum = np.fft.rfftn(kernel, axes=self.axes)
         self.spectrum = jnp.asarray(spectrum, jnp.result_type(complex))
 
     def apply(self, x: Array) -> Array:
-        return self._times(x, self.spectrum)
+        return self._times("x", x, self.spectrum)
 
     def adjoint(self, y: Array) -> Array:
-        return self._times(y, self.spectrum.conj())
+        return self._times("y", y, self.spectrum.conj())
 
-    def _times(self, x: Array, spectrum: Array) -> Array:
+    def _times(self, name: str, x: Array, spectrum: Array) -> Array:
+        sizes = [self.shape[axis] for axis in self.axes]
+        require_sizes(name, x, sizes, self.axes, len(self.shape))
         basis = self.eigenbasis()
         coordinates = basis.forward(x)
         return basis.inverse(spectrum.astype(coordinates.dtype) * coordinates)
@@ -54,11 +58,20 @@ class CircularConvolution(Operator):
 def convolution(
     psf: Any, shape: tuple[int, ...], boundary: Boundary = "circular", axes: Any = None
 ) -> Operator:
-    """The blur by `psf` of pictures of this shape; see `pipla.blur` for kernels and boundaries."""
-    psf = np.asarray(psf, np.float64)
+    """The blur of images of shape `shape` by the kernel `psf`.
+
+    Arguments:
+        psf: the kernel; `pipla.blur` has some.
+        shape: the shape of the images.
+        boundary: how the blur continues the image beyond its edge: `"circular"`, `"reflect"` or
+            `"renormalised"`. The last two need a separable kernel.
+        axes: the axes that are blurred; by default the first ones.
+    """
+    psf = as_kernel(psf)
+    shape = _checked_shape(shape)
     if boundary == "circular":
         return CircularConvolution(psf, shape, axes)
-    axes = tuple(range(psf.ndim)) if axes is None else tuple(axes)
+    axes = checked_axes(axes, psf.ndim, len(shape))
     centred(psf, shape, axes)  # the same errors for the same mistakes
     kernels = separate(psf)
     matrices = [
@@ -68,39 +81,58 @@ def convolution(
 
 
 class WindowMean(Separable):
-    """The blur of the paper's code; `convolution(box(11), shape, "renormalised")`, only faster.
+    """The blur of the paper's code: a faster `convolution(box(width), shape, "renormalised")`.
 
-    Matrix products cost as many multiplications a pixel as the picture has rows and columns, sums
-    over the window as many additions as it is wide. Gradients feel that; the basis is the same.
+    Matrix products take as many multiplications per pixel as the image has rows and columns, sums
+    over the window as many additions as it is wide. This speeds up gradients; the eigenbasis is
+    the same.
+
+    Arguments:
+        width: the width of the window in pixels, an odd number.
+        shape: the shape of the images, (rows, columns).
     """
 
     width: int = eqx.field(static=True)
 
     def __init__(self, width: int, shape: tuple[int, int]):
+        kernel = box(width, axes=1)
         if width % 2 == 0:
             raise ValueError(f"width must be odd, so that the window has a centre; got {width}.")
-        kernel = box(width, axes=1)
+        if len(_checked_shape(shape)) != 2:
+            raise ValueError(f"shape must be (rows, columns), got {shape}.")
         super().__init__([blur_matrix(kernel, size, "renormalised") for size in shape])
         self.width = width
 
     def apply(self, x: Array) -> Array:
+        self._check("x", x)
         for axis in (0, 1):
             x = _window_sum(x, self.width, axis) / self._seen(x, axis)
         return x
 
     def adjoint(self, y: Array) -> Array:
+        self._check("y", y)
         for axis in (0, 1):
             y = _window_sum(y / self._seen(y, axis), self.width, axis)
         return y
 
+    def _check(self, name: str, x: Array) -> None:
+        require_sizes(name, x, [len(matrix) for matrix in self.matrices], self.axes, self.ndim)
+
     def _seen(self, x: Array, axis: int) -> Array:
-        """How many pixels each window covers."""
+        """The number of pixels that each window covers."""
         ones = jnp.ones([size if k == axis else 1 for k, size in enumerate(x.shape)], x.dtype)
         return _window_sum(ones, self.width, axis)
 
 
 def _window_sum(x: Array, width: int, axis: int) -> Array:
-    """Sums over windows around every element, 0 beyond the edge. It is its own adjoint."""
+    """Sums over a window around every element, with 0 beyond the edge; a self-adjoint map."""
     size, reach = [1] * x.ndim, [(0, 0)] * x.ndim
     size[axis], reach[axis] = width, (width // 2, width // 2)
     return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, size, [1] * x.ndim, reach)
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(_checks.integer("shape", size, least=1) for size in shape)
+    except TypeError as error:
+        raise TypeError(f"shape must be a tuple of integers, got {shape!r}.") from error

@@ -1,4 +1,4 @@
-r"""Coordinates in which $H^\top H$ is diagonal: the picture itself, Fourier's, rotated ones."""
+r"""Coordinates in which $H^\top H$ is diagonal: pixels, Fourier coefficients, rotations."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Eigenbasis(eqx.Module):
 
     @abc.abstractmethod
     def inverse(self, coordinates: Array) -> Array:
-        """The x of these coordinates."""
+        """The x that has these coordinates, $F^{-1}$ of them."""
 
     def white(self, noise: Array) -> Array:
-        """Coordinates distributed as those of this white noise, which has the shape of x.
+        """Coordinates with the distribution of $F n$ for white noise $n$ of the shape of x.
 
-        An orthogonal map keeps white noise white, so that the numbers may stand for themselves.
+        An orthogonal map keeps white noise white, so by default these are the numbers themselves.
         """
         return noise
 
     def times(self, factor: Array, coordinates: Array) -> Array:
-        """A real factor for each eigenvalue, times the coordinates, which may be complex."""
+        """Multiply the coordinates, which may be complex, by one real factor per eigenvalue."""
         factor = factor.astype(coordinates.real.dtype)
         if not jnp.iscomplexobj(coordinates):
             return factor * coordinates
@@ -40,7 +40,7 @@ class Eigenbasis(eqx.Module):
 
 
 class Diagonal(Eigenbasis):
-    """The coordinates are those of x itself."""
+    r"""The coordinates are the elements of x: $H^\top H$ is diagonal already."""
 
     eigenvalues: Array
 
@@ -52,7 +52,7 @@ class Diagonal(Eigenbasis):
 
 
 class Fourier(Eigenbasis):
-    """The real discrete Fourier transform over some axes, scaled to keep lengths."""
+    """The real discrete Fourier transform over some axes, scaled to be orthogonal."""
 
     eigenvalues: Array
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -66,11 +66,11 @@ class Fourier(Eigenbasis):
         return jnp.fft.irfftn(coordinates, s=sizes, axes=self.axes, norm="ortho")
 
     def white(self, noise: Array) -> Array:
-        """Pairs of numbers are the complex coordinates, which saves a transform of the picture.
+        """Use pairs of the numbers as complex coordinates, which saves a transform of the image.
 
-        Only where a coordinate is its own mirror image along the halved axis (frequency 0, and the
-        highest one if the size is even) are the others bound by symmetry; there a transform of the
-        other axes gives them.
+        This is right except at frequency 0 of the halved axis, and at its highest frequency if the
+        size is even: there the coordinates are Hermitian along the other axes, and are made by a
+        transform over these.
         """
         *others, last = self.axes
         size = self.shape[last]
@@ -81,26 +81,26 @@ class Fourier(Eigenbasis):
             for start, stop in itertools.pairwise(ends)
         )
 
-        def mirrored(part: Array) -> Array:
+        def hermitian(part: Array) -> Array:
             if not others:
                 return jax.lax.complex(part, jnp.zeros_like(part))
             return jnp.fft.fftn(part, axes=others, norm="ortho")
 
         def middle(part: Array) -> Array:
-            room = [(0, 0)] * noise.ndim
-            room[last] = (1, highest.shape[last])
-            return 0.5**0.5 * jnp.pad(part, room)
+            padding = [(0, 0)] * noise.ndim
+            padding[last] = (1, highest.shape[last])
+            return 0.5**0.5 * jnp.pad(part, padding)
 
-        # Choosing by the place is part of the pass that uses the numbers; joining would be another.
+        # XLA fuses `where` into whatever uses the coordinates; `concatenate` would be another pass.
         white = jax.lax.complex(middle(real), middle(imaginary))
-        place = jax.lax.broadcasted_iota(jnp.int32, white.shape, last)
+        frequency = jax.lax.broadcasted_iota(jnp.int32, white.shape, last)
         if highest.size:
-            white = jnp.where(place == 1 + pairs, mirrored(highest), white)
-        return jnp.where(place == 0, mirrored(zero), white)
+            white = jnp.where(frequency == 1 + pairs, hermitian(highest), white)
+        return jnp.where(frequency == 0, hermitian(zero), white)
 
 
 class Rotations(Eigenbasis):
-    """An orthogonal matrix for each of some axes."""
+    """An orthogonal matrix for each of several axes."""
 
     eigenvalues: Array
     rotations: tuple[Array, ...]
@@ -114,7 +114,7 @@ class Rotations(Eigenbasis):
 
 
 def along(matrices: tuple[Array, ...], x: Array, axes: tuple[int, ...]) -> Array:
-    """Each matrix applied along its axis."""
+    """Apply each matrix along its axis."""
     for matrix, axis in zip(matrices, axes, strict=True):
         x = jnp.moveaxis(jnp.tensordot(matrix.astype(x.dtype), x, axes=(1, axis)), 0, axis)
     return x

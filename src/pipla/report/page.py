@@ -1,4 +1,4 @@
-"""Figures, and one self-contained HTML page: it can be mailed, and opens without a network."""
+"""One self-contained HTML page of tables, figures and text; it opens without a network."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
-    """What a table cell shows, the number it is sorted by, and `"flag"` to make it stand out."""
+    """A table cell whose text differs from the number that it is sorted by.
+
+    Attributes:
+        text: what the cell shows.
+        number: what the column is sorted by.
+        tone: `"flag"` highlights the cell.
+    """
 
     text: str
     number: float
@@ -24,13 +27,13 @@ class Cell(NamedTuple):
 
 
 def fixed(number: float | None, digits: int) -> Cell | None:
-    """A number with so many decimals; `None` stays an empty cell."""
+    """A number with `digits` decimals; `None` stays an empty cell."""
     return None if number is None else Cell(f"{float(number):.{digits}f}", float(number))
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Columns and rows of text or numbers; a click on a heading sorts."""
+    """Columns and rows of text or numbers; clicking on a heading sorts the rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -58,24 +61,24 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
-    """A figure with the sentence below it."""
+class Figure:
+    """A matplotlib figure with its caption."""
 
-    figure: Figure
+    figure: Any
     caption: str
 
     def png(self) -> bytes:
         """The figure as PNG."""
-        return self._drawn
+        return self._png
 
     @functools.cached_property
-    def _drawn(self) -> bytes:  # once, for the file and for the page
+    def _png(self) -> bytes:  # drawn once, for the file and for the page
         buffer = io.BytesIO()
         self.figure.savefig(buffer, format="png", dpi=144, bbox_inches="tight", facecolor="white")
         return buffer.getvalue()
 
     def html(self) -> str:
-        """The figure, embedded."""
+        """The figure, embedded as base64."""
         data = base64.b64encode(self.png()).decode()
         alt = html.escape(self.caption, quote=True)
         return (
@@ -88,24 +91,31 @@ class Picture:
 class Text:
     """A paragraph; `code=True` for commands."""
 
-    words: str
+    text: str
     code: bool = False
 
     def html(self) -> str:
         """The paragraph as HTML."""
-        return f"<pre>{_text(self.words)}</pre>" if self.code else f"<p>{_text(self.words)}</p>"
+        return f"<pre>{_text(self.text)}</pre>" if self.code else f"<p>{_text(self.text)}</p>"
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and what follows it."""
 
     title: str
-    parts: Sequence[Table | Picture | Text]
+    parts: Sequence[Table | Figure | Text]
 
 
 def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -> Path:
-    """One HTML file with everything in it."""
+    """Write one HTML file that contains everything, figures included.
+
+    Arguments:
+        path: the file.
+        title: the heading of the page.
+        lead: a sentence or two below the heading.
+        sections: what follows.
+    """
     body = "".join(
         f"<section><h2>{_text(s.title)}</h2>{''.join(p.html() for p in s.parts)}</section>"
         for s in sections
@@ -119,22 +129,6 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
         encoding="utf-8",
     )
     return path
-
-
-def new_figure(
-    columns: int = 1, width: float = 7.0, height: float = 3.4, rows: int = 1
-) -> tuple[Figure, list]:
-    """A figure with axes side by side, in the house style, without touching global state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
-    return figure, axes
 
 
 def _text(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipla.experiments.results import Results
-from pipla.report.page import Picture, new_figure
+from pipla.report import Figure, new_figure
 
 COLOURS = {
     "published": "#b45309",
@@ -22,27 +22,27 @@ _STYLES = {"MYPGD": "-", "MYIPLA": "--", "PIPGLA": ":", "SAPG": "-", "SK-ROCK": 
 _COLUMNS = 7
 
 
-def deblurring_figures(results: Results) -> dict[str, Picture]:
+def deblurring_figures(results: Results) -> dict[str, Figure]:
     """For each picture the strip and the curves of the paper."""
     return _by_picture(results, strip=strip, curves=_curves)
 
 
-def benchmark_figures(results: Results) -> dict[str, Picture]:
+def benchmark_figures(results: Results) -> dict[str, Figure]:
     """Strength and PSNR against the cost, and the strip."""
     return _by_picture(results, cost=_cost, strip=strip)
 
 
 def _by_picture(
-    results: Results, **makers: Callable[[Results, str, list[dict[str, Any]]], Picture]
-) -> dict[str, Picture]:
-    pictures: dict[str, Picture] = {}
+    results: Results, **makers: Callable[[Results, str, list[dict[str, Any]]], Figure]
+) -> dict[str, Figure]:
+    pictures: dict[str, Figure] = {}
     for name in dict.fromkeys(row["detail"] for row in results.rows):
         rows = [row for row in results.rows if row["detail"] == name]
         pictures |= {f"{name}-{kind}": make(results, name, rows) for kind, make in makers.items()}
     return pictures
 
 
-def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
+def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Figure:
     """Truth, observed, every row's picture, and the posterior standard deviation."""
     panels: list[tuple[str, np.ndarray]] = []
     for title in ("truth", "observed"):
@@ -80,7 +80,7 @@ def strip(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
         below = axis.inset_axes((0.02, -0.06, 0.96, 0.03))
         figure.colorbar(image, cax=below, orientation="horizontal")
         below.tick_params(labelsize=6)
-    return Picture(
+    return Figure(
         figure,
         f"{name}: the truth, what was observed, and what each row made of it (posterior means "
         "where there are such), with the PSNR; last, the posterior standard deviation of every "
@@ -93,7 +93,7 @@ def _title(row: dict[str, Any], what: str, decibels: float) -> str:
     return f"{row['algorithm']}{what}\n{row['variant']}\n{decibels:.2f} dB"
 
 
-def _curves(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
+def _curves(results: Results, name: str, rows: list[dict[str, Any]]) -> Figure:
     figure, axes = new_figure(3, width=11.0, height=3.9)
     panels = (
         ("trace_steps", "trace", "theta"),
@@ -109,14 +109,14 @@ def _curves(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
     # One legend for all, below: the lines of the three panels are the same.
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    return Picture(
+    return Figure(
         figure,
         f"{name}: theta, and MSE and SSIM between the particles and the truth (means over the "
         "cloud, as in the paper), against the step. Dashed in black: the reference theta.",
     )
 
 
-def _cost(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
+def _cost(results: Results, name: str, rows: list[dict[str, Any]]) -> Figure:
     figure, axes = new_figure(2, width=11.0, height=4.2)
     for row in rows:
         steps, trace = results.curve(row, "trace_steps"), results.curve(row, "trace")
@@ -136,7 +136,7 @@ def _cost(results: Results, name: str, rows: list[dict[str, Any]]) -> Picture:
     axes[1].set(xlabel="evaluations, all particles")
     axes[1].set_ylim(bottom=found["psnr"] - 5)
     axes[0].legend(fontsize=8, frameon=False)
-    return Picture(
+    return Figure(
         figure,
         f"{name}: strength and posterior mean (over the last half of the steps so far) against the "
         "cost. Grey: within 2 % of the reference strength, and .05 dB of the reference's mean.",

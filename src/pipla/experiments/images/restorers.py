@@ -115,10 +115,10 @@ def recommended(problem: Deblurring, amount: Amount) -> Restored:
         ).curves
     return Restored(
         mean=found.mean,
-        deviation=found.deviation,
-        best=found.best,
+        deviation=found.std,
+        best=found.map,
         theta=float(np.log(found.strength)),
-        trace=np.asarray(found.result.theta_trace, np.float64),
+        trace=np.asarray(found.result.theta_trace["strength"], np.float64),
         cloud_mse=float(np.mean([mse(x, problem.truth) for x in cloud])),
         seconds=found.seconds,
         compile_seconds=found.result.compile_seconds,

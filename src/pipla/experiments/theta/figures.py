@@ -9,13 +9,13 @@ import numpy as np
 from pipla.experiments.results import Results
 from pipla.experiments.theta.comparison import best_published
 from pipla.experiments.theta.findings import slopes
-from pipla.report.page import Picture, new_figure
+from pipla.report import Figure, new_figure
 
 COLOURS = {"published": "#b45309", "corrected": "#1d4ed8", "recommended": "#15803d"}
 _GREY = "#94a3b8"
 
 
-def table_figures(results: Results) -> dict[str, Picture]:
+def table_figures(results: Results) -> dict[str, Figure]:
     """Traces, distance against evaluations, and bars of NMSE."""
     pictures = {"distance": _distance(results)}
     if any(row["nmse_last"] is not None for row in results.rows):
@@ -24,7 +24,7 @@ def table_figures(results: Results) -> dict[str, Picture]:
     return pictures
 
 
-def traces_figures(results: Results) -> dict[str, Picture]:
+def traces_figures(results: Results) -> dict[str, Figure]:
     """Theta from every start."""
     return {"traces": _traces(results, results.rows, "Theta from seven starting points")}
 
@@ -35,7 +35,7 @@ def _legend(axis: Any, **options: Any) -> None:
         axis.legend(fontsize=8, frameon=False, **options)
 
 
-def _distance(results: Results) -> Picture:
+def _distance(results: Results) -> Figure:
     figure, axes = new_figure(2, width=10.5, height=4.0)
     best = best_published(results)
     for axis, name, title in (
@@ -70,14 +70,14 @@ def _distance(results: Results) -> Picture:
             title=title,
         )
         _legend(axis, loc="lower left")
-    return Picture(
+    return Figure(
         figure,
         "RMS over replicates of theta's distance to the reference maximiser, against the cost. "
         "Left: the iterates. Right: the estimate that would be reported after so many evaluations.",
     )
 
 
-def _bars(results: Results) -> Picture:
+def _bars(results: Results) -> Figure:
     from matplotlib.patches import Patch
     from matplotlib.ticker import LogFormatter
 
@@ -113,7 +113,7 @@ def _bars(results: Results) -> Picture:
         range(len(rows)), [r["label"] for r in rows], rotation=50, ha="right", fontsize=8
     )
     axis.legend(handles=keys, fontsize=8, frameon=False)
-    return Picture(
+    return Figure(
         figure,
         "NMSE against the generating theta: printed beside reproduced, corrected and recommended. "
         "Whiskers: one standard deviation over runs. The dashed line is what a perfect optimiser "
@@ -121,7 +121,7 @@ def _bars(results: Results) -> Picture:
     )
 
 
-def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Picture:
+def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Figure:
     shown = [row for row in rows if results.curve(row, "sample") is not None]
     columns = min(4, max(len(shown), 1))
     lines = -(-len(shown) // columns)
@@ -153,10 +153,10 @@ def _traces(results: Results, rows: list[dict[str, Any]], caption: str) -> Pictu
         axis.tick_params(labelsize=7)
     figure.supxlabel("step", fontsize=9)
     figure.supylabel("theta", fontsize=9)
-    return Picture(figure, f"{caption}; steps on a log scale; dashed: the reference maximiser.")
+    return Figure(figure, f"{caption}; steps on a log scale; dashed: the reference maximiser.")
 
 
-def rate_figures(results: Results) -> dict[str, Picture]:
+def rate_figures(results: Results) -> dict[str, Figure]:
     """Log variance against log N with the fitted slope, and NMSE against the steps."""
     figure, axes = new_figure(1, width=6.5, height=4.2)
     axis = axes[0]
@@ -182,15 +182,15 @@ def rate_figures(results: Results) -> dict[str, Picture]:
         axis.set(title=name, xlabel="step", ylabel="NMSE, %", xscale="log", yscale="log")
         _legend(axis)
     return {
-        "rate": Picture(
+        "rate": Figure(
             figure,
             "Variance of theta over runs against the number of particles, with fitted lines.",
         ),
-        "evolution": Picture(evolution, "Mean NMSE over runs against the step, for each N."),
+        "evolution": Figure(evolution, "Mean NMSE over runs against the step, for each N."),
     }
 
 
-def ablation_figures(results: Results) -> dict[str, Picture]:
+def ablation_figures(results: Results) -> dict[str, Figure]:
     """NMSE against the smoothing, with bands, the two proxes side by side."""
     names = list(dict.fromkeys(row["algorithm"] for row in results.rows))
     figure, axes = new_figure(max(len(names), 1), width=11.0, height=3.8)
@@ -216,7 +216,7 @@ def ablation_figures(results: Results) -> dict[str, Picture]:
         axis.set(xlabel="smoothing lam", ylabel="NMSE of the last iterate, %")
         _legend(axis)
     return {
-        "ablation": Picture(
+        "ablation": Figure(
             figure,
             "NMSE over a grid of smoothings at the published step, with the published "
             "approximation of the prox and with the exact one; bands: 95 % confidence of the mean.",

@@ -1,4 +1,4 @@
-"""Pictures in and out: every depth comes back, bad files have one clear sentence."""
+"""Image files: every depth is read back, bad files give one clear sentence."""
 
 import warnings
 
@@ -9,7 +9,7 @@ import tifffile
 from PIL import Image
 
 from pipla import _files
-from pipla.imaging.io import as_picture, read_picture, write_picture
+from pipla.imaging.io import as_image, read_image, write_image
 from pipla.problems.images import find_picture
 
 RNG = np.random.default_rng(0)
@@ -45,11 +45,11 @@ def opaque(array, alpha=None):
 @pytest.mark.parametrize("name", DEEP)
 def test_png_of_every_depth(tmp_path, name):
     array = DEEP[name]
-    picture = read_picture(save_png(tmp_path / "a.png", array))
-    np.testing.assert_array_equal(picture.pixels, array)
-    assert picture.pixels.dtype == np.float64
-    assert picture.depth == array.dtype
-    assert picture.limits == (0, np.iinfo(array.dtype).max)
+    image = read_image(save_png(tmp_path / "a.png", array))
+    np.testing.assert_array_equal(image.pixels, array)
+    assert image.pixels.dtype == np.float64
+    assert image.depth == array.dtype
+    assert image.limits == (0, np.iinfo(array.dtype).max)
 
 
 @pytest.mark.parametrize("name", [*DEEP, *FLOATS])
@@ -58,79 +58,79 @@ def test_tiff_of_every_depth(tmp_path, name, compression):
     array = (DEEP | FLOATS)[name]
     colours = "rgb" if array.ndim == 3 else "minisblack"
     tifffile.imwrite(tmp_path / "a.tif", array, photometric=colours, compression=compression)
-    picture = read_picture(tmp_path / "a.tif")
-    np.testing.assert_array_equal(picture.pixels, array)
-    assert picture.depth == array.dtype
+    image = read_image(tmp_path / "a.tif")
+    np.testing.assert_array_equal(image.pixels, array)
+    assert image.depth == array.dtype
 
 
 @pytest.mark.parametrize("name", [*DEEP, *FLOATS])
 def test_npy_of_every_depth(tmp_path, name):
     array = (DEEP | FLOATS)[name]
     np.save(tmp_path / "a.npy", array)
-    picture = read_picture(str(tmp_path / "a.npy"))
-    np.testing.assert_array_equal(picture.pixels, array)
-    assert picture.depth == array.dtype
+    image = read_image(str(tmp_path / "a.npy"))
+    np.testing.assert_array_equal(image.pixels, array)
+    assert image.depth == array.dtype
 
 
 def test_floats_say_what_is_black_and_white():
-    assert as_picture(np.array([[0.0, 0.5], [0.1, 0.2]])).limits == (0, 1)
-    assert as_picture(np.array([[-3.0, 0.5], [0.1, 20.0]])).limits == (-3, 20)
+    assert as_image(np.array([[0.0, 0.5], [0.1, 0.2]])).limits == (0, 1)
+    assert as_image(np.array([[-3.0, 0.5], [0.1, 20.0]])).limits == (-3, 20)
 
 
 def test_other_integers_are_read_as_floats():
-    picture = as_picture(np.array([[-3, 70_000], [0, 1]]))
-    assert (picture.depth, picture.limits) == ("float64", (-3, 70_000))
-    assert as_picture(GREY.astype(">u2")).depth == "uint16"
-    assert as_picture(GREY.astype(np.float16)).depth == "float32"
+    image = as_image(np.array([[-3, 70_000], [0, 1]]))
+    assert (image.depth, image.limits) == ("float64", (-3, 70_000))
+    assert as_image(GREY.astype(">u2")).depth == "uint16"
+    assert as_image(GREY.astype(np.float16)).depth == "float32"
 
 
 def test_the_content_decides_not_the_name(tmp_path):
     save_png(tmp_path / "a.png", GREY).rename(tmp_path / "a.tif")
-    np.testing.assert_array_equal(read_picture(tmp_path / "a.tif").pixels, GREY)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, GREY)
 
 
 def test_one_bit_becomes_black_and_white(tmp_path):
     bits = GREY > 128
     Image.fromarray(bits).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(read_picture(tmp_path / "a.png").pixels, 255 * bits)
-    np.testing.assert_array_equal(as_picture(bits).pixels, 255 * bits)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png").pixels, 255 * bits)
+    np.testing.assert_array_equal(as_image(bits).pixels, 255 * bits)
 
 
 def test_a_palette_becomes_its_colours(tmp_path):
     Image.fromarray(COLOUR).quantize(8).save(tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as image:
         wanted = np.asarray(image.convert("RGB"))
-    np.testing.assert_array_equal(read_picture(tmp_path / "a.png").pixels, wanted)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png").pixels, wanted)
     Image.fromarray(GREY).convert("P").save(tmp_path / "grey.png")
-    np.testing.assert_array_equal(read_picture(tmp_path / "grey.png").pixels, GREY)
+    np.testing.assert_array_equal(read_image(tmp_path / "grey.png").pixels, GREY)
     Image.fromarray(COLOUR).quantize(8).save(tmp_path / "a.tif")
-    np.testing.assert_array_equal(read_picture(tmp_path / "a.tif").pixels, wanted)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, wanted)
 
 
 def test_unusual_tiffs(tmp_path):
     path = tmp_path / "a.tif"
     planes = np.moveaxis(COLOUR16, 2, 0)
     tifffile.imwrite(path, planes, photometric="rgb", planarconfig="separate")
-    np.testing.assert_array_equal(read_picture(path).pixels, COLOUR16)
+    np.testing.assert_array_equal(read_image(path).pixels, COLOUR16)
     tifffile.imwrite(path, GREY, photometric="miniswhite")
-    np.testing.assert_array_equal(read_picture(path).pixels, 255 - GREY)
+    np.testing.assert_array_equal(read_image(path).pixels, 255 - GREY)
     Image.fromarray(COLOUR).save(path, compression="tiff_lzw")
-    np.testing.assert_array_equal(read_picture(path).pixels, COLOUR)
+    np.testing.assert_array_equal(read_image(path).pixels, COLOUR)
 
 
 @pytest.mark.parametrize("name", DEEP)
 def test_opaque_transparency_is_dropped_with_a_warning(tmp_path, name):
     path = save_png(tmp_path / "a.png", opaque(DEEP[name]))
     with pytest.warns(UserWarning, match="opaque everywhere and is dropped"):
-        picture = read_picture(path)
-    np.testing.assert_array_equal(picture.pixels, DEEP[name])
+        image = read_image(path)
+    np.testing.assert_array_equal(image.pixels, DEEP[name])
 
 
 @pytest.mark.parametrize("name", DEEP)
 def test_real_transparency_is_an_error(tmp_path, name):
     path = save_png(tmp_path / "a.png", opaque(DEEP[name], alpha=9))
     with pytest.raises(ValueError, match=r"a\.png.*not opaque.*flatten it onto a background"):
-        read_picture(path)
+        read_image(path)
 
 
 def bad_files(folder):
@@ -138,13 +138,13 @@ def bad_files(folder):
     yield "cmyk.tif", "SEPARATED", lambda p: Image.new("CMYK", (4, 4)).save(p)
     yield "row.npy", r"1 row\(s\) and 9", lambda p: np.save(p, np.zeros((1, 9)))
     yield "column.png", r"9 row\(s\) and 1", lambda p: Image.new("L", (1, 9)).save(p)
-    yield "stack.npy", "one grey or colour picture", lambda p: np.save(p, np.zeros((9, 9, 9)))
-    yield "line.npy", "one grey or colour picture", lambda p: np.save(p, np.zeros(9))
+    yield "stack.npy", "one grey or colour image", lambda p: np.save(p, np.zeros((9, 9, 9)))
+    yield "line.npy", "one grey or colour image", lambda p: np.save(p, np.zeros(9))
     yield "words.npy", "dtype <U1", lambda p: np.save(p, np.full((3, 3), "a"))
     yield "complex.npy", "complex128", lambda p: np.save(p, np.zeros((3, 3), complex))
     yield "objects.npy", "allow_pickle", lambda p: np.save(p, np.full((3, 3), None), True)
     yield "archive.npy", "an archive", lambda p: p.write_bytes(b"PK\x03\x04rest")
-    yield "text.png", "not PNG, TIFF or NPY", lambda p: p.write_text("no picture")
+    yield "text.png", "not PNG, TIFF or NPY", lambda p: p.write_text("no image")
     yield "empty.png", "not PNG, TIFF or NPY", lambda p: p.touch()
     yield "folder", "is not a file", lambda p: p.mkdir()
     whole = save_png(folder / "whole.png", RNG.integers(0, 256, (64, 64), dtype=np.uint8))
@@ -162,11 +162,11 @@ def test_bad_files_have_one_clear_sentence(tmp_path):
     for name, words, make in bad_files(tmp_path):
         make(tmp_path / name)
         with pytest.raises(ValueError, match=words) as caught:
-            read_picture(tmp_path / name)
+            read_image(tmp_path / name)
         assert name in str(caught.value)
         assert "\n" not in str(caught.value)
-    with pytest.raises(FileNotFoundError, match="no picture.*nowhere"):
-        read_picture(tmp_path / "nowhere.png")
+    with pytest.raises(FileNotFoundError, match="no image.*nowhere"):
+        read_image(tmp_path / "nowhere.png")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -174,7 +174,7 @@ def test_pixels_that_are_no_numbers_are_counted_and_located(bad):
     pixels = np.ones((4, 5))
     pixels[2, 3] = pixels[3, 0] = bad
     with pytest.raises(ValueError, match=r"2 pixel value\(s\).*among 20, the first at \(2, 3\)"):
-        as_picture(pixels)
+        as_image(pixels)
 
 
 # Out. #
@@ -183,19 +183,19 @@ def test_pixels_that_are_no_numbers_are_counted_and_located(bad):
 @pytest.mark.parametrize("name", DEEP)
 def test_what_is_written_is_read_again(tmp_path, name):
     array = DEEP[name]
-    paths = write_picture(tmp_path, "restored", array, str(array.dtype))
+    paths = write_image(tmp_path, "restored", array, str(array.dtype))
     assert [path.name for path in paths] == ["restored.npy", "restored.png"]
     for path in paths:
-        np.testing.assert_array_equal(read_picture(path).pixels, array)
-    assert read_picture(paths[1]).depth == array.dtype
+        np.testing.assert_array_equal(read_image(path).pixels, array)
+    assert read_image(paths[1]).depth == array.dtype
     assert np.load(paths[0]).dtype == np.float32
 
 
 def test_only_the_png_is_clipped_and_rounded(tmp_path):
     pixels = np.array([[-3.0, 300.0], [1.4, 1.6]])
-    numbers, shown = write_picture(tmp_path, "a", pixels, "uint8")
+    numbers, shown = write_image(tmp_path, "a", pixels, "uint8")
     np.testing.assert_array_equal(np.load(numbers), pixels.astype(np.float32))
-    np.testing.assert_array_equal(read_picture(shown).pixels, [[0, 255], [1, 2]])
+    np.testing.assert_array_equal(read_image(shown).pixels, [[0, 255], [1, 2]])
 
 
 @pytest.mark.parametrize(
@@ -209,18 +209,18 @@ def test_only_the_png_is_clipped_and_rounded(tmp_path):
     ids=["unit", "own range", "given range", "constant"],
 )
 def test_floats_are_shown_between_their_limits(tmp_path, pixels, limits, levels):
-    numbers, shown = write_picture(tmp_path, "a", np.array(pixels), "float64", limits)
+    numbers, shown = write_image(tmp_path, "a", np.array(pixels), "float64", limits)
     np.testing.assert_array_equal(np.load(numbers), pixels)
-    np.testing.assert_array_equal(read_picture(shown).pixels, levels)
+    np.testing.assert_array_equal(read_image(shown).pixels, levels)
 
 
 def test_what_cannot_be_written_is_named(tmp_path):
     with pytest.raises(ValueError, match="depth must be one of"):
-        write_picture(tmp_path, "a", GREY, "int8")
+        write_image(tmp_path, "a", GREY, "int8")
     with pytest.raises(ValueError, match="'a' are not all finite"):
-        write_picture(tmp_path, "a", np.full((2, 2), np.nan), "uint8")
+        write_image(tmp_path, "a", np.full((2, 2), np.nan), "uint8")
     with pytest.raises(ValueError, match="pixels must have shape"):
-        write_picture(tmp_path, "a", np.zeros((2, 2, 2)), "uint8")
+        write_image(tmp_path, "a", np.zeros((2, 2, 2)), "uint8")
     assert not list(tmp_path.iterdir())
 
 
@@ -289,7 +289,7 @@ def test_a_stranger_who_comes_in_the_meantime_stays(tmp_path):
     assert [file.name for file in tmp_path.rglob("*")] == ["out", "theirs"]
 
 
-# The standard pictures. #
+# The standard images. #
 
 
 def test_the_camera_man_is_always_there(monkeypatch):
@@ -301,7 +301,7 @@ def test_the_camera_man_is_always_there(monkeypatch):
         find_picture("lena")
 
 
-def test_pictures_of_the_paper_are_looked_for(monkeypatch, tmp_path):
+def test_images_of_the_paper_are_looked_for(monkeypatch, tmp_path):
     monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="holds no file boat.png"):
         find_picture("boat")

@@ -1,6 +1,6 @@
-"""Time and memory of `pipla.restore` on 512² and 2048² pictures, each in a process of its own.
+"""Time and memory of `pipla.restore` on 512² and 2048² images, each in its own process.
 
-Run as `python benchmarks/large_picture.py`. The picture is scikit-image's camera man, enlarged,
+Run as `python benchmarks/large_image.py`. The image is scikit-image's cameraman, enlarged,
 with the 9×9 uniform circular blur and the noise of the benchmark protocol (BSNR 30 dB).
 """
 
@@ -23,7 +23,7 @@ def main() -> None:
         rows[size] = list(map(float, printed.split()))
     for size, (step, total, peak, strength) in rows.items():
         print(
-            f"{size}²: {total:.1f} s as a user waits, {1000 * step:.1f} ms a step of the sampler, "
+            f"{size}²: {total:.1f} s wall time, {1000 * step:.1f} ms per step of the sampler, "
             f"peak memory {peak:.2f} GiB, strength {strength:.4f}"
         )
     step, total = (rows[2048][i] / rows[512][i] for i in (0, 1))
