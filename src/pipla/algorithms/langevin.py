@@ -23,7 +23,7 @@ from pipla.algorithms.noise import cloud_normals, normals_like
 from pipla.algorithms.optimizer import check_optimizer, first_state, optimizer_step
 from pipla.models.model import Gradients, Model, num_particles
 from pipla.prox.base import Solution
-from pipla.prox.sums import coupled_sizes
+from pipla.prox.combine import coupled_sizes
 
 if TYPE_CHECKING:
     from optax import GradientTransformation

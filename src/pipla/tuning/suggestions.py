@@ -21,7 +21,7 @@ from pipla import _checks
 from pipla.algorithms.base import Algorithm
 from pipla.engine.prepare import checked_point, checked_start
 from pipla.models.model import Model
-from pipla.prox.sums import coupled_sizes
+from pipla.prox.combine import coupled_sizes
 from pipla.tuning.curvature import Curvature, measure_curvature, some, stiffness_ratios
 
 
