@@ -5,7 +5,7 @@ Values are checked when they are concrete; inside `jit` and `vmap` only shapes a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -13,8 +13,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-#: The type of a term's numbers: given as a number or an array, stored as an array leaf.
-Number = Any
+#: What a hyperparameter may be given as.
+Number = float | int | Array | np.ndarray | np.generic
+
+if TYPE_CHECKING:
+
+    class Hyperparameter:
+        """The type of a field made by `hyperparameter`: given as a `Number`, stored as an `Array`.
+
+        A type checker reads both from this descriptor.
+        """
+
+        def __get__(self, instance: object, owner: Any = None) -> Array: ...
+        def __set__(self, instance: object, value: Number) -> None: ...
+
+    class OptionalHyperparameter:
+        """The type of a field made by `optional_hyperparameter`."""
+
+        def __get__(self, instance: object, owner: Any = None) -> Array | None: ...
+        def __set__(self, instance: object, value: Number | None) -> None: ...
+
+else:
+    Hyperparameter = OptionalHyperparameter = Array
 
 
 def arrays(name: str, tree: PyTree) -> PyTree:
@@ -191,6 +211,13 @@ def as_float(value: Any) -> Array:
 def hyperparameter(**options: Any) -> Any:
     """A field for a number of a term: an array leaf, cast to the dtype of x where it is used."""
     return eqx.field(converter=as_float, **options)
+
+
+def optional_hyperparameter() -> Any:
+    """A field for a number of a term that may be left out: `None` then."""
+    return eqx.field(
+        converter=lambda value: None if value is None else as_float(value), default=None
+    )
 
 
 def scalar(name: str, value: Array) -> None:

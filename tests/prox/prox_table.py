@@ -177,7 +177,7 @@ small = {"sizes": (1, 12)}
 
 ROWS = [
     Row("laplace_location", prox.LaplaceLocation(), laplace_location(1.0), vector, True, True, standard),
-    Row("laplace_location_wide", prox.LaplaceLocation(scale=3.0, native=False), laplace_location(3.0), matrix, True, True, standard, sizes=(30,), variant=True),
+    Row("laplace_location_wide", prox.LaplaceLocation(scale=3.0), laplace_location(3.0), matrix, True, True, standard, sizes=(30,), variant=True),
     Row("gaussian_location", prox.GaussianLocation(0.7), gaussian_location(0.7), vector, True, True, standard),
     Row("laplace_scale", prox.LaplaceScale(), strength(lambda x: np.abs(x.ravel()), -2.0, True), vector, False, True, standard),
     Row("nuclear_strength", prox.NuclearStrength(), strength(singular_values, 1.0, False), matrix, False, True, standard, sizes=(1, 30)),

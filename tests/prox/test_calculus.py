@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from pipla import prox
-from pipla.prox.sums import coupled_sizes
 
 x = jnp.array([-1.3, 0.2, 2.0, 0.7])
 
@@ -174,7 +173,7 @@ def test_disjoint_sums_are_accepted_however_they_are_nested():
     tree = {"w": x, "v": x, "z": x}
     _, moved = total.prox({"beta": jnp.zeros(())}, tree, 0.1, 0.1)
     assert_same(moved["w"], prox.L1(2.0).prox(None, x, 0.0, 0.1)[1])
-    sizes = coupled_sizes(total, {"beta": jnp.zeros(())}, tree)
+    sizes = total.coupled_sizes({"beta": jnp.zeros(())}, tree)
     assert sizes == {"beta": 4}
 
 

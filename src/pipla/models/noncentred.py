@@ -33,8 +33,7 @@ from pipla.models.reparametrisations import (
     Shift,
 )
 from pipla.prox.base import Term
-from pipla.prox.combine import On, Translated
-from pipla.prox.sums import Sum
+from pipla.prox.combine import On, Sum, Translated
 
 
 @functools.singledispatch

@@ -12,15 +12,11 @@
 
 from pipla.prox.activation import HardTanh
 from pipla.prox.base import ClosedForm, Fixed, Iterative, Solution, Term, Zero
-from pipla.prox.combine import On, Scaled, Translated
+from pipla.prox.combine import On, Scaled, Sum, Translated, separable_sum
 from pipla.prox.constraints import Box, NonNegative, Simplex
-from pipla.prox.gaussian import GaussianLocation
-from pipla.prox.location import LaplaceLocation
-from pipla.prox.norms import L1, ElasticNet, GroupLasso, SoftThreshold, SquaredL2
-from pipla.prox.nuclear import NuclearNorm, NuclearStrength
-from pipla.prox.scale import LaplaceScale
-from pipla.prox.strength import Strength
-from pipla.prox.sums import Sum, separable_sum
+from pipla.prox.location import GaussianLocation, LaplaceLocation
+from pipla.prox.norms import L1, ElasticNet, GroupLasso, NuclearNorm, SoftThreshold, SquaredL2
+from pipla.prox.strength import LaplaceScale, NuclearStrength, Strength
 from pipla.prox.total_variation import TotalVariation, TVStrength
 from pipla.prox.uniform import UniformBox, UniformLogBox
 

@@ -14,7 +14,7 @@ only at run time, returns the same point, $\theta$ unchanged bit for bit.
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,10 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from pipla._checks import require_floating, require_smoothing
-
-if TYPE_CHECKING:
-    from pipla._trees import Address
+from pipla._checks import Number, require_floating, require_smoothing
+from pipla._trees import Address, Path, dtype, part, put_part, size
 
 Scalar = Float[Array, ""]
 
@@ -45,18 +43,28 @@ class Solution(NamedTuple):
 class Term(eqx.Module):
     r"""A non-smooth term $g_2(\theta, x)$ for one particle; see `ClosedForm` and `Iterative`."""
 
-    #: Whether the value depends on theta; a term for which it does not leaves theta alone.
-    uses_theta: ClassVar[bool] = True
+    @property
+    def uses_theta(self) -> bool:
+        """Whether the value depends on theta; if not, the prox leaves theta alone.
 
-    #: Whether the value is finite everywhere; constraints are not.
-    finite: ClassVar[bool] = False
+        A subclass may write `uses_theta = False` in its body.
+        """
+        return True
+
+    @property
+    def finite(self) -> bool:
+        """Whether the value is finite everywhere; that of a constraint is not.
+
+        A subclass may write `finite = True` in its body.
+        """
+        return False
 
     def __hash__(self) -> int:
-        """By its numbers: `jax.jit(term.prox)` asks for it, and arrays by themselves have none."""
+        """A hash of the term's numbers, which `jax.jit(term.prox)` needs; arrays have none."""
         leaves, structure = jax.tree.flatten(self)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             raise TypeError(
-                f"{type(self).__name__} has numbers that are being traced, and no hash therefore; "
+                f"{type(self).__name__} has numbers that are being traced, and therefore no hash; "
                 "instead of `jax.jit(term.prox)` jit a function that calls it."
             )
         return hash((structure, *(np.asarray(leaf).tobytes() for leaf in leaves)))
@@ -69,11 +77,11 @@ class Term(eqx.Module):
     def prox(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
     ) -> tuple[PyTree, PyTree]:
-        """The joint proximal point `(theta, x)`."""
+        """The joint proximal point `(theta, x)`; `lam_theta=None`: theta does not move."""
 
     @abc.abstractmethod
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
-        """What `solve` may start from when nothing is known: a pytree of arrays, often `None`."""
+        """The cold start of `solve`: a pytree of arrays, `None` if it needs none."""
 
     @abc.abstractmethod
     def solve(
@@ -84,15 +92,15 @@ class Term(eqx.Module):
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
         r"""The Moreau-Yosida envelope: the minimum that `prox` attains.
 
-        It has first derivatives in every argument, and in those of the term's own numbers that
-        weigh its value. The point is held fixed under differentiation, which is exact: the minimum
-        does not change to first order when the minimiser does (Danskin). Numbers that say where
-        a constraint lies (bounds, totals) have none, because the value does not know them; and for
-        second derivatives differentiate `envelope_gradient`.
+        It has first derivatives in every argument, and in those numbers of the term on which its
+        value depends smoothly. The point is held fixed under differentiation, which is exact: to
+        first order the minimum does not change with the minimiser (Danskin). Numbers that place a
+        constraint (bounds, totals) have no derivative, because the value is 0 whatever they are.
+        For second derivatives differentiate `envelope_gradient`.
         """
-        # The arguments are held, not the result: derivatives then never enter the solver, whose
-        # loops reverse mode could not differentiate.
-        term, *at = _held((self, theta, x, lam_theta, lam_x))
+        # Gradients stop at the arguments, not at the result: they then never enter the solver,
+        # whose loops reverse mode could not differentiate.
+        term, *at = _stop_gradient((self, theta, x, lam_theta, lam_x))
         point = term.prox(*at)
         return (
             self.value(*point)
@@ -108,12 +116,12 @@ class Term(eqx.Module):
         The theta part is 0 where `lam_theta` is `None` or 0: theta is then a constant of the map.
         """
         point = self.prox(theta, x, lam_theta, lam_x)
-        return _slope(theta, point[0], lam_theta), _slope(x, point[1], lam_x)
+        return _displacement(theta, point[0], lam_theta), _displacement(x, point[1], lam_x)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
-        r"""Theta where the mean of $g_2(\cdot, X^i)$ over the cloud is smallest.
+        r"""The theta that minimises the mean of $g_2(\cdot, X^i)$ over the particles.
 
-        Not all terms know it. Terms on parts of theta leave the other parts as they are.
+        Not all terms have one. Terms on parts of theta leave the other parts as they are.
         """
         if not self.uses_theta:
             return theta
@@ -123,18 +131,41 @@ class Term(eqx.Module):
         )
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
-        """For each leaf of x the time in which diffusion is felt by this term: its length squared.
+        """For each leaf of x, the squared length scale of this term: the time of diffusion over it.
 
-        1 for terms without a length of their own.
+        1 for terms without a length scale.
         """
         return jax.tree.map(lambda leaf: jnp.ones((), jnp.result_type(leaf)), x)
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
-        """Beyond which the joint prox leaves theta's own basin; infinite for convex terms.
+        """The smoothing beyond which the joint prox leaves theta's own basin.
 
-        In the metric where theta's smoothing is 1/d of that of x.
+        Infinite for convex terms. The metric is the one where theta's smoothing is 1/d of that of
+        x.
         """
-        return jnp.asarray(jnp.inf, _dtype(x))
+        return jnp.asarray(jnp.inf, dtype(x))
+
+    def reach(self) -> list[tuple[Path | None, Path]]:
+        """Where the term acts: pairs of a path in theta (`None`: nowhere) and a path in x.
+
+        One pair for each elementary term; the empty path is the whole of theta or x.
+        """
+        return [(() if self.uses_theta else None, ())]
+
+    def coupled_sizes(self, theta: PyTree, x: PyTree) -> PyTree:
+        """For each leaf of theta, the number of elements of x that this term couples it to.
+
+        `None` for a leaf that the term does not use: it is coupled through the smooth part.
+        """
+        sizes = jax.tree.map(lambda _: 0, theta)
+        for theta_path, x_path in self.reach():
+            if theta_path is None:
+                continue
+            block = size(part("x", x, x_path))
+            inner = part("theta", sizes, theta_path)
+            added = jax.tree.map(lambda old, block=block: old + block, inner)
+            sizes = put_part(sizes, theta_path, added)
+        return jax.tree.map(lambda number: number or None, sizes)
 
     def on(self, *, theta: Address | None = None, x: Address | None = None) -> Term:
         """This term acting on parts of theta and x: `L1().on(x="weights")`."""
@@ -148,13 +179,13 @@ class Term(eqx.Module):
 
         return Translated(self, shift)
 
-    def __rmul__(self, weight: Any) -> Term:
+    def __rmul__(self, weight: Number) -> Term:
         from pipla.prox.combine import Scaled
 
         return Scaled(self, weight)
 
     def __add__(self, other: Term) -> Term:
-        from pipla.prox.sums import separable_sum
+        from pipla.prox.combine import separable_sum
 
         if not isinstance(other, Term):
             return NotImplemented
@@ -171,7 +202,7 @@ class ClosedForm(Term):
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
         theta, moved = self.prox(theta, x, lam_theta, lam_x)
-        return Solution(theta, moved, warm, jnp.zeros((), _dtype(x)))
+        return Solution(theta, moved, warm, jnp.zeros((), dtype(x)))
 
 
 class Iterative(Term):
@@ -185,7 +216,7 @@ class Iterative(Term):
 
 
 class Fixed(ClosedForm):
-    """A closed-form term in x alone: write `penalty(x)` and `shrink(x, lam)`; theta stays."""
+    """A closed-form term in x alone: write `penalty(x)` and `shrink(x, lam)`."""
 
     uses_theta: ClassVar[bool] = False
 
@@ -214,7 +245,10 @@ class Zero(ClosedForm):
     finite: ClassVar[bool] = True
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
-        return jnp.zeros((), _dtype(x))
+        return jnp.zeros((), dtype(x))
+
+    def reach(self) -> list[tuple[Path | None, Path]]:
+        return []
 
     def prox(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
@@ -222,12 +256,8 @@ class Zero(ClosedForm):
         return theta, x
 
 
-def _dtype(tree: PyTree) -> Any:
-    return jnp.result_type(*jax.tree.leaves(tree))
-
-
-def _held(tree: PyTree) -> PyTree:
-    """The same numbers as constants under differentiation."""
+def _stop_gradient(tree: PyTree) -> PyTree:
+    """`tree` with arrays that are constants under differentiation."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.lax.stop_gradient(arrays), rest)
 
@@ -243,6 +273,8 @@ def _broadcast(lam: PyTree, tree: PyTree) -> PyTree:
 
 
 def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
+    """`|start - end|²/(2 lam)`, and 0 where the smoothing is 0."""
+
     def leaf(weight: Array, a: Array, b: Array) -> Scalar:
         # A zero smoothing pins its block (a = b): it adds nothing, and must not divide.
         weight = jnp.asarray(weight, jnp.result_type(b))
@@ -255,10 +287,28 @@ def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
     return total
 
 
-def _slope(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:
+def _displacement(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:
+    """`(start - end) / lam`, and 0 where the smoothing is 0."""
+
     def leaf(weight: Array, a: Array, b: Array) -> Array:
         weight = jnp.asarray(weight, jnp.result_type(b))
         free = weight > 0
         return jnp.where(free, a - b, 0.0) / jnp.where(free, weight, 1.0)
 
     return jax.tree.map(leaf, _broadcast(lam, start), start, end)
+
+
+# Arithmetic that several terms share. #
+
+
+def add_up(x: Array) -> Array:
+    """The sum of all elements, as a product with ones.
+
+    XLA's own sum uses one lane of a CPU's vector unit, and so does what it fuses into that loop.
+    """
+    return jnp.vdot(x, jnp.ones_like(x), precision=jax.lax.Precision.HIGHEST)
+
+
+def soft(x: Array, threshold: Array) -> Array:
+    r"""Soft-thresholding: $\operatorname{sign}(x)\,(|x| - t)_+$."""
+    return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0)

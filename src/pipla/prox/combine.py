@@ -1,39 +1,46 @@
-"""A calculus of terms: scale, translate, address parts of theta and x. `sums` adds them."""
+"""The calculus of terms: scale, translate, address parts of theta and x, add.
+
+A sum is of terms on disjoint parts of theta and x, because its joint prox is then each term's own.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import itertools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Number, as_float, hyperparameter, positive_number
-from pipla._trees import Address, keys_of, part, parts_of, put_part
+from pipla._checks import Hyperparameter, Number, as_float, hyperparameter, positive_number
+from pipla._trees import Address, Path, keys_of, part, parts_of, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term
 
 
-class Around(Iterative):
-    """Another term, in some guise."""
+class Wrapped(Iterative):
+    """A term made from another one."""
 
     term: Term
 
     @property
-    def uses_theta(self) -> bool:  # type: ignore[override]
-        """Whether the term inside does."""
+    def uses_theta(self) -> bool:
+        """Whether the wrapped term does."""
         return self.term.uses_theta
 
     @property
-    def finite(self) -> bool:  # type: ignore[override]
-        """Whether the term inside is."""
+    def finite(self) -> bool:
+        """Whether the wrapped term is."""
         return self.term.finite
 
+    def reach(self) -> list[tuple[Path | None, Path]]:
+        return self.term.reach()
 
-class Scaled(Around):
+
+class Scaled(Wrapped):
     r"""$w\, g_2$ for $w > 0$: its prox is that of $g_2$ with both smoothings multiplied by $w$."""
 
-    weight: Number = hyperparameter()
+    weight: Hyperparameter = hyperparameter()
 
     def __check_init__(self) -> None:
         positive_number("weight", self.weight)
@@ -57,7 +64,7 @@ class Scaled(Around):
         return self.weight.astype(value.dtype) * value
 
     def _times(self, lam: PyTree) -> PyTree:
-        def times(leaf: Any) -> Any:
+        def times(leaf: Number) -> Array:
             number = as_float(leaf)
             return number * self.weight.astype(number.dtype)
 
@@ -76,7 +83,7 @@ class Scaled(Around):
         return largest / self.weight.astype(largest.dtype)
 
 
-class Translated(Around):
+class Translated(Wrapped):
     r"""$g_2(\theta, x - s)$: its prox is that of $g_2$ between two shifts."""
 
     shift: PyTree
@@ -112,7 +119,7 @@ class Translated(Around):
         return solution._replace(x=self._moved(solution.x, 1))
 
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
-        # Not by way of the proximal point: shifted there and back, it may lie outside by rounding.
+        # Not through the proximal point: shifted there and back, it may lie outside by rounding.
         return self.term.envelope(theta, self._moved(x, -1), lam_theta, lam_x)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
@@ -125,7 +132,7 @@ class Translated(Around):
         return self.term.largest_smoothing(theta, x)
 
 
-class On(Around):
+class On(Wrapped):
     """A term acting on named parts of theta and x; the other parts pass through unchanged."""
 
     theta: Address | None = eqx.field(static=True, default=None)
@@ -159,6 +166,12 @@ class On(Around):
             _part_of_smoothing("lam_x", lam_x, self.x),
         )
 
+    def reach(self) -> list[tuple[Path | None, Path]]:
+        return [
+            (None if theta is None else keys_of(self.theta) + theta, keys_of(self.x) + x)
+            for theta, x in self.term.reach()
+        ]
+
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         own = part("theta", theta, self.theta)
         best = self.term.closed_form(own, part("x", particles, self.x))
@@ -170,6 +183,94 @@ class On(Around):
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.largest_smoothing(part("theta", theta, self.theta), part("x", x, self.x))
+
+
+class Sum(Iterative):
+    """A sum of terms on disjoint parts: the joint prox is each term's own, one after the other."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def uses_theta(self) -> bool:
+        """Whether any of the terms does."""
+        return any(term.uses_theta for term in self.terms)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of the terms are."""
+        return all(term.finite for term in self.terms)
+
+    def value(self, theta: PyTree, x: PyTree) -> Scalar:
+        return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return tuple(term.warm_start(theta, x) for term in self.terms)
+
+    def solve(
+        self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
+    ) -> Solution:
+        gaps, next_warm = [], []
+        for term, start in zip(self.terms, warm, strict=True):
+            theta, x, warm_start, gap = term.solve(theta, x, lam_theta, lam_x, start)
+            next_warm.append(warm_start)
+            gaps.append(gap)
+        return Solution(theta, x, tuple(next_warm), functools.reduce(jnp.add, gaps))
+
+    def reach(self) -> list[tuple[Path | None, Path]]:
+        return [pair for term in self.terms for pair in term.reach()]
+
+    def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
+        each = (term.envelope(theta, x, lam_theta, lam_x) for term in self.terms)
+        return functools.reduce(jnp.add, each)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        for term in self.terms:
+            theta = term.closed_form(theta, particles)
+        return theta
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        # The parts are disjoint: at each leaf all factors but one are 1.
+        unit = super().time_unit(theta, x)
+        for term in self.terms:
+            unit = jax.tree.map(jnp.multiply, unit, term.time_unit(theta, x))
+        return unit
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        each = [term.largest_smoothing(theta, x) for term in self.terms]
+        return functools.reduce(jnp.minimum, each)
+
+
+def separable_sum(*terms: Term) -> Sum:
+    """The sum of terms that touch disjoint parts of theta and x; anything else is an error.
+
+    The prox of a sum is the sum of the proxes only when no part is touched twice.
+    """
+    flat = [leaf for term in terms for leaf in (term.terms if isinstance(term, Sum) else (term,))]
+    reach = [pair for term in flat for pair in term.reach()]
+    for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):
+        for first, second in itertools.combinations(paths, 2):
+            if first is not None and second is not None and _overlap(first, second):
+                raise ValueError(
+                    f"two terms of a sum both act on {_describe(name, first, second)}, so their "
+                    "joint prox is not the sum of the two. Put each on its own part with "
+                    '`.on(theta="...", x="...")`, or move one term into `smooth`.'
+                )
+    return Sum(tuple(flat))
+
+
+def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
+    """`term.coupled_sizes(theta, x)`."""
+    return term.coupled_sizes(theta, x)
+
+
+def _overlap(first: Path, second: Path) -> bool:
+    shared = min(len(first), len(second))
+    return first[:shared] == second[:shared]
+
+
+def _describe(name: str, first: Path, second: Path) -> str:
+    path = max(first, second, key=len)
+    return f"{name}[{', '.join(map(repr, path))}]" if path else f"the whole of {name}"
 
 
 def _part_of_smoothing(name: str, lam: PyTree, address: Address | None) -> PyTree:

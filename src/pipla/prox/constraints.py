@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla._checks import Number, hyperparameter, ordered, positive_number
+from pipla._checks import Hyperparameter, hyperparameter, ordered, positive_number
 from pipla.prox.base import Fixed, Scalar
 
 
@@ -17,8 +17,8 @@ class Box(Fixed):
     [0.  0.5 1. ]
     """
 
-    lower: Number = hyperparameter()
-    upper: Number = hyperparameter()
+    lower: Hyperparameter = hyperparameter()
+    upper: Hyperparameter = hyperparameter()
 
     def __check_init__(self) -> None:
         shapes = {self.lower.shape, self.upper.shape} - {()}
@@ -68,7 +68,7 @@ class Simplex(Fixed):
     ['0.300', '0.700', '0.000']
     """
 
-    total: Number = hyperparameter(default=1.0)
+    total: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
         positive_number("total", self.total)

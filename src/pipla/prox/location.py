@@ -1,4 +1,4 @@
-r"""A Laplace density whose location is learned."""
+r"""Densities of x whose location theta is learned: Laplace and Gaussian."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from pipla._checks import (
-    Number,
+    Hyperparameter,
     choice,
     hyperparameter,
     integer,
@@ -18,9 +18,8 @@ from pipla._checks import (
     positive_number,
     require_smoothings,
 )
-from pipla.prox._roots.clipped import clipped_root
-from pipla.prox.base import ClosedForm, Scalar
-from pipla.prox.norms import add_up, soft
+from pipla.prox._roots.newton import clipped_root
+from pipla.prox.base import ClosedForm, Scalar, add_up, soft
 
 
 class LaplaceLocation(ClosedForm):
@@ -46,9 +45,6 @@ class LaplaceLocation(ClosedForm):
       possible orders only this one reproduces the published tables (PIPULA: 19 %). The sweeps
       need not converge: one step of $\lambda_\theta d / b$ in $u_0$ can flip every sign.
 
-    On CPUs machine code by numba finds the root (`pipla.prox.laplace_kernel`), elsewhere and
-    without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
-
     >>> theta, x = LaplaceLocation().prox(0.0, jnp.array([-1.0, 3.0, 5.0]), 0.1, 0.5)
     >>> print(f"{theta:.3f}, {x[0]:.3f}, {x[1]:.3f}, {x[2]:.3f}")
     0.100, -0.500, 2.500, 4.500
@@ -56,10 +52,9 @@ class LaplaceLocation(ClosedForm):
 
     finite: ClassVar[bool] = True
 
-    scale: Number = hyperparameter(default=1.0)
+    scale: Hyperparameter = hyperparameter(default=1.0)
     approximation: str | None = eqx.field(static=True, default=None)
     sweeps: int = eqx.field(static=True, default=40)
-    native: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
         positive_number("scale", self.scale)
@@ -88,14 +83,52 @@ class LaplaceLocation(ClosedForm):
             return _iterated(theta, x, ratio, width, self.sweeps)
         if fixed:
             return theta, _towards(theta, x, width)
-        return _exact(theta, x, ratio, width, self.native)
+        return _exact(theta, x, ratio, width)
 
 
-def _exact(theta: Array, x: Array, ratio: Array, width: Array, native: bool) -> tuple[Array, Array]:
+class GaussianLocation(ClosedForm):
+    r"""$g_2(\theta, x) = \sum_i (x_i - \theta)^2 / (2 s^2)$: each $x_i$ is normal around $\theta$.
+
+    $s$ is `scale`; the constant $d \log s\sqrt{2\pi}$ is left out. Given $u_0$,
+    $u_i = (s^2 x_i + \lambda_x u_0)/(s^2 + \lambda_x)$, and
+
+    $$ u_0 = \theta + \frac{\lambda_\theta \sum_i (x_i - \theta)}
+                           {s^2 + \lambda_x + \lambda_\theta d}. $$
+
+    It could as well be a smooth term; here it is the test bed for what uses a joint prox.
+    """
+
+    finite: ClassVar[bool] = True
+
+    scale: Hyperparameter = hyperparameter(default=1.0)
+
+    def __check_init__(self) -> None:
+        positive_number("scale", self.scale)
+
+    def value(self, theta: Array, x: Array) -> Scalar:
+        theta, x = operands(self, theta, x)
+        return jnp.sum((x - theta) ** 2) / (2 * self.scale.astype(x.dtype) ** 2)
+
+    def time_unit(self, theta: Array, x: Array) -> Array:
+        r"""$s^2$."""
+        return self.scale.astype(x.dtype) ** 2
+
+    def prox(
+        self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
+    ) -> tuple[Array, Array]:
+        theta, x = operands(self, theta, x)
+        lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
+        variance = self.scale.astype(x.dtype) ** 2
+        spread = variance + lam_x
+        moved = theta + lam_theta * jnp.sum(x - theta) / (spread + lam_theta * x.size)
+        return moved, moved + (x - moved) * (variance / spread)
+
+
+def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, Array]:
     # In the unit v = (u0 - theta)/width one number is left: v = ratio Σ clip(z - v, ±1). Saturated
     # terms then add up without rounding, and nothing cancels when theta is large.
     z = (x - theta) / width
-    moved = theta + clipped_root(native, z.reshape(-1), ratio) * width
+    moved = theta + clipped_root(z.reshape(-1), ratio) * width
     return moved, _towards(moved, x, width)
 
 

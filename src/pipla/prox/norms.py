@@ -12,25 +12,11 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Number, axes, hyperparameter, not_negative_number, positive_number
-from pipla.prox.base import Fixed, Scalar
-
-
-def add_up(x: Array) -> Array:
-    """The sum, as a product with ones.
-
-    XLA's own sum uses one lane of a CPU's vectors, and drags into it whatever comes before.
-    """
-    return jnp.vdot(x, jnp.ones_like(x), precision=jax.lax.Precision.HIGHEST)
-
-
-def soft(x: Array, threshold: Array) -> Array:
-    r"""Soft-thresholding: $\operatorname{sign}(x)\,(|x| - t)_+$."""
-    return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0)
+from pipla._checks import Hyperparameter, axes, hyperparameter, not_negative_number, positive_number
+from pipla.prox.base import Fixed, Scalar, soft
 
 
 class SoftThreshold(Fixed):
@@ -67,7 +53,7 @@ class L1(SoftThreshold):
     [-1.  0.]
     """
 
-    weight: Number = hyperparameter(default=1.0)
+    weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
         positive_number("weight", self.weight)
@@ -88,7 +74,7 @@ class GroupLasso(SoftThreshold):
      [0.  0. ]]
     """
 
-    weight: Number = hyperparameter(default=1.0)
+    weight: Hyperparameter = hyperparameter(default=1.0)
     axis: int | tuple[int, ...] = eqx.field(static=True, default=-1)
 
     def __check_init__(self) -> None:
@@ -108,12 +94,28 @@ class GroupLasso(SoftThreshold):
         return norms, rebuild
 
 
+class NuclearNorm(SoftThreshold):
+    r"""$w |x|_*$: the singular values of the last two axes, added up (and over leading axes)."""
+
+    weight: Hyperparameter = hyperparameter(default=1.0)
+
+    def __check_init__(self) -> None:
+        positive_number("weight", self.weight)
+
+    def amplitudes(self, x: Array) -> Array:
+        return jnp.linalg.svd(_matrix(x), compute_uv=False)
+
+    def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
+        left, amplitudes, right = jnp.linalg.svd(_matrix(x), full_matrices=False)
+        return amplitudes, lambda shrunk: (left * shrunk[..., None, :]) @ right
+
+
 class SquaredL2(Fixed):
     r"""$\tfrac{w}{2} |x|^2$: the potential of a centred Gaussian of precision $w$."""
 
     finite: ClassVar[bool] = True
 
-    weight: Number = hyperparameter(default=1.0)
+    weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
         positive_number("weight", self.weight)
@@ -134,8 +136,8 @@ class ElasticNet(Fixed):
 
     finite: ClassVar[bool] = True
 
-    l1: Number = hyperparameter(default=1.0)
-    l2: Number = hyperparameter(default=1.0)
+    l1: Hyperparameter = hyperparameter(default=1.0)
+    l2: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
         not_negative_number("l1", self.l1)
@@ -160,3 +162,11 @@ def euclidean(x: Array, axis: int | tuple[int, ...]) -> Array:
     squares = jnp.sum(x**2, axis=axis)
     # Autodiff of sqrt at 0 is infinite, and `where` alone would still multiply it by 0.
     return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+
+
+def _matrix(x: Array) -> Array:
+    if x.ndim < 2:
+        raise ValueError(
+            f"the nuclear norm needs an x with at least two axes, but its shape is {x.shape}."
+        )
+    return x

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,21 +16,33 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla._checks import (
-    Number,
-    as_float,
+    Hyperparameter,
+    OptionalHyperparameter,
+    choice,
     hyperparameter,
     nonzero_number,
     operands,
+    optional_hyperparameter,
     positive_number,
     require_smoothing,
     require_smoothings,
 )
-from pipla.prox._roots.strength import MAX_STEPS, Equation, first_decline
-from pipla.prox.base import Iterative, Scalar, Solution, Term
-from pipla.prox.norms import SoftThreshold
+from pipla.prox._roots.strength import MAX_STEPS, StrengthEquation, strength_root
+from pipla.prox.base import Iterative, Scalar, Solution, Term, soft
+from pipla.prox.norms import L1, NuclearNorm, SoftThreshold
 
 #: A joint prox: (theta, x, lam_theta, lam_x) -> (theta, x).
 JointProx = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
+
+
+class _Alternation(NamedTuple):
+    """The state of `Strength._alternate`: `point` is the prox at `decrease`."""
+
+    decrease: Array
+    following: Array
+    point: Solution
+    moving: Array
+    steps: Array
 
 
 class Strength(Iterative):
@@ -45,7 +57,7 @@ class Strength(Iterative):
     approximations of the named strengths are such functions.
 
     Given $u_0$, $u$ is the prox of $R$ at threshold $\lambda_x w(u_0)$. Write
-    $D = -\operatorname{sign}(r)(u_0 - \theta)$, the decline of the strength, and $k = |r|$:
+    $D = -\operatorname{sign}(r)(u_0 - \theta)$, the decrease of the strength, and $k = |r|$:
 
     $$ D + k \lambda_\theta d = k \lambda_\theta\, w\, S(w), \qquad
        w = e^{r\theta - kD}, \qquad S(w) = R(\operatorname{prox}_{\lambda_x w R}(x)). $$
@@ -57,19 +69,17 @@ class Strength(Iterative):
 
     Alternating between $u$ and $u_0$ finds just that root: for fixed $S$ the equation is
     `strength_root`, and $S$ decreases with $w$, so one round is a monotone map of $D$, whose
-    iterates from 0 never pass its first fixed point. `pipla.prox.decline` has the quicker way for
-    soft-thresholding.
+    iterates from 0 never pass its first fixed point. For soft-thresholding
+    `StrengthEquation.solve` is faster.
     """
 
     finite: ClassVar[bool] = True
 
     regulariser: Term
-    rate: Number = hyperparameter(default=1.0)
-    degrees: Number = eqx.field(
-        converter=lambda value: None if value is None else as_float(value), default=None
-    )
+    rate: Hyperparameter = hyperparameter(default=1.0)
+    degrees: OptionalHyperparameter = optional_hyperparameter()
     normalised: bool = eqx.field(static=True, default=True)
-    tolerance: Number = hyperparameter(default=1e-4)
+    tolerance: Hyperparameter = hyperparameter(default=1e-4)
     substitute: JointProx | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
@@ -121,24 +131,24 @@ class Strength(Iterative):
             return Solution(theta, x, warm, jnp.zeros((), x.dtype))
         rate = self.rate.astype(x.dtype)
         pull = jnp.abs(rate) * lam_theta
-        equation = Equation(
+        equation = StrengthEquation(
             log_weight=rate * theta,
             pull=pull,
             offset=pull * self._degrees(x) if self.normalised else jnp.zeros_like(pull),
             rate=jnp.abs(rate),
         )
 
-        def moved(decline: Array) -> Array:
-            return jnp.where(lam_theta > 0, theta - jnp.sign(rate) * decline, theta)
+        def moved(decrease: Array) -> Array:
+            return jnp.where(lam_theta > 0, theta - jnp.sign(rate) * decrease, theta)
 
         if not isinstance(self.regulariser, SoftThreshold):
-            decline, point = self._alternate(equation, x, lam_x, warm)
-            return point._replace(theta=moved(decline))
+            decrease, point = self._alternate(equation, x, lam_x, warm)
+            return point._replace(theta=moved(decrease))
 
         # Scaling amplitudes by the weight w and smoothing by w² leaves a problem of weight 1.
         amplitudes, rebuild = self.regulariser.decompose(x)
         weight = self.regulariser.weight.astype(x.dtype)
-        theta = moved(first_decline(equation, weight * amplitudes, weight**2 * lam_x))
+        theta = moved(equation.solve(weight * amplitudes, weight**2 * lam_x))
         threshold = lam_x * weight * jnp.exp(rate * theta)
         x = rebuild(jnp.maximum(amplitudes - threshold, 0))
         return Solution(theta, x, warm, jnp.zeros((), x.dtype))
@@ -150,44 +160,122 @@ class Strength(Iterative):
         return point._replace(theta=theta, gap=point.gap * weight)
 
     def _alternate(
-        self, equation: Equation, x: Array, lam_x: Array, warm: PyTree
+        self, equation: StrengthEquation, x: Array, lam_x: Array, warm: PyTree
     ) -> tuple[Array, Solution]:
         """The plain alternation: x is always the prox at the returned theta; `gap` is of that prox.
 
         With `lam_theta = 0` the first pass changes nothing and is the only one.
         """
-
         # No penalty overflows at such weights, nor does one tell them apart.
-        most = 0.5 * math.log(jnp.finfo(x.dtype).max)
+        largest = 0.5 * math.log(jnp.finfo(x.dtype).max)
         cold = self.regulariser.warm_start(None, x)
 
-        def weight_at(decline: Array) -> Array:
-            return jnp.exp(jnp.minimum(equation.log_weight - equation.rate * decline, most))
+        def weight_at(decrease: Array) -> Array:
+            return jnp.exp(jnp.minimum(equation.log_weight - equation.rate * decrease, largest))
 
-        def unfinished(state: tuple[Any, ...]) -> Array:
-            *_, moving, count = state
-            return moving & (count < MAX_STEPS)
+        def unfinished(state: _Alternation) -> Array:
+            return state.moving & (state.steps < MAX_STEPS)
 
-        def iterate(state: tuple[Any, ...]) -> tuple[Any, ...]:
-            last, decline, point, _, count = state
-            weight = weight_at(decline)
-            # A start from a much smaller weight is worse than none.
-            stale = weight > 8 * weight_at(last)
-            start = jax.tree.map(lambda new, old: jnp.where(stale, new, old), cold, point.warm)
+        def iterate(state: _Alternation) -> _Alternation:
+            decrease = state.following
+            weight = weight_at(decrease)
+            # A warm start from a much smaller weight is worse than none.
+            stale = weight > 8 * weight_at(state.decrease)
+            start = jax.tree.map(
+                lambda new, old: jnp.where(stale, new, old), cold, state.point.warm
+            )
             point = self.regulariser.solve(None, x, None, lam_x * weight, start)
             following = equation.root(self.regulariser.value(None, point.x))
-            step = jnp.abs(following - decline)
+            step = jnp.abs(following - decrease)
             tolerance = self.tolerance.astype(x.dtype) * jnp.abs(following)
             moving = step > jnp.maximum(tolerance, equation.rounding(following))
-            # What is returned is the decline that this x belongs to.
-            return decline, following, point, moving, count + 1
+            return _Alternation(decrease, following, point, moving, state.steps + 1)
 
         zero = jnp.zeros_like(lam_x)
         start = Solution(None, x, warm, zero)
-        state: tuple[Any, ...] = (zero, zero, start, zero == 0, jnp.zeros((), jnp.int32))
-        decline, _, point, _, _ = jax.lax.while_loop(unfinished, iterate, state)
+        state = _Alternation(zero, zero, start, zero == 0, jnp.zeros((), jnp.int32))
+        state = jax.lax.while_loop(unfinished, iterate, state)
         # The inner problem was w R + |u - x|²/(2 lam_x), divided by w.
-        return decline, point._replace(gap=point.gap * weight_at(decline))
+        gap = state.point.gap * weight_at(state.decrease)
+        return state.decrease, state.point._replace(gap=gap)
 
     def _degrees(self, x: Array) -> Array:
         return jnp.asarray(x.size if self.degrees is None else self.degrees, x.dtype)
+
+
+class LaplaceScale(Strength):
+    r"""$g_2(\theta, x) = 2 d\,\theta + e^{-2\theta} \sum_i |x_i|$: Laplace of scale $e^{2\theta}$.
+
+    The normaliser is $2d\,\theta$; the paper has $d\,\theta$ (E2). The constant $d \log 2$ is left
+    out. Given $u_0$, $u_i = \operatorname{soft}(x_i, \lambda_x e^{-2u_0})$, and $u_0$ is the root
+    in theta's own basin (see `Strength`) of
+
+    $$ u_0 - \theta + 2 \lambda_\theta d
+       - 2 \lambda_\theta e^{-2u_0} \sum_i (|x_i| - \lambda_x e^{-2u_0})_+ = 0. $$
+
+    That basin is wide while $2 \lambda_\theta d \ll 1$ and $\lambda_x \lesssim .05\, e^{4\theta}$;
+    beyond, theta runs away and x collapses to 0 (E12): scale theta's block by $1/d$, or use the
+    non-centred form of the model.
+
+    `approximation="published"` is the paper's, with its $d$ and without the factor
+    $e^{2\lambda_\theta d}$ that its Lambert step drops (E2):
+    $u_i = \operatorname{soft}(x_i, \lambda_x e^{-2\theta})$ and
+    $u_0 = \theta - \lambda_\theta d + \tfrac12 W(4 \lambda_\theta e^{-2\theta} \sum_i |u_i|)$.
+
+    >>> theta, x = LaplaceScale().prox(0.0, jnp.array([2.0, -0.5]), 0.01, 0.1)
+    >>> print(f"{theta:.4f}, {x[0]:.4f}, {x[1]:.4f}")
+    0.0055, 1.9011, -0.4011
+    """
+
+    def __init__(self, *, approximation: str | None = None) -> None:
+        choice("approximation", approximation, (None, "published"))
+        super().__init__(L1(), rate=-2.0, substitute=_published_scale if approximation else None)
+
+
+class NuclearStrength(Strength):
+    r"""$g_2(\theta, x) = e^\theta |x|_*$: how strongly should low rank be preferred?
+
+    The normaliser $-d\,\theta$ is left to the smooth part, as in the paper, unless
+    `normalised=True`. Given $u_0$ the singular values are soft-thresholded at
+    $\lambda_x e^{u_0}$; with one singular value decomposition, $u_0$ is the first root below
+    $\theta$ of (see `Strength`)
+
+    $$ u_0 - \theta + \lambda_\theta\, e^{u_0} \sum_j (s_j - \lambda_x e^{u_0})_+ = 0. $$
+
+    `approximation="published"` is the paper's
+    $\alpha = \theta + W(\lambda_\theta e^\theta \sum_j (s_j - \lambda_x e^\theta)_+)$ followed by
+    thresholding at $\lambda_x e^\alpha$. Its plus sign is an error (E4): a penalty cannot raise its
+    own strength. With minus it is one step of the exact iteration.
+    """
+
+    def __init__(self, *, normalised: bool = False, approximation: str | None = None) -> None:
+        choice("approximation", approximation, (None, "published"))
+        if approximation and normalised:
+            raise ValueError(
+                "approximation='published' exists only for normalised=False: "
+                "the paper keeps the normaliser in the smooth part."
+            )
+        substitute = _published_nuclear if approximation else None
+        super().__init__(NuclearNorm(), normalised=normalised, substitute=substitute)
+
+
+def _published_scale(theta: Array, x: Array, lam_theta: Array, lam_x: Array) -> tuple[Array, Array]:
+    moved = soft(x, lam_x * jnp.exp(-2 * theta))
+    lambert = strength_root(
+        jnp.log(4 * lam_theta) - 2 * theta + jnp.log(jnp.sum(jnp.abs(moved))),
+        jnp.zeros_like(theta),
+        jnp.ones_like(theta),
+    )
+    return theta - lam_theta * x.size + 0.5 * lambert, moved
+
+
+def _published_nuclear(
+    theta: Array, x: Array, lam_theta: Array, lam_x: Array
+) -> tuple[Array, Array]:
+    amplitudes, rebuild = NuclearNorm().decompose(x)
+    total = jnp.sum(jnp.maximum(amplitudes - lam_x * jnp.exp(theta), 0))
+    lambert = strength_root(
+        jnp.log(lam_theta) + jnp.log(total) + theta, jnp.zeros_like(theta), jnp.ones_like(theta)
+    )
+    moved = theta + lambert
+    return moved, rebuild(jnp.maximum(amplitudes - lam_x * jnp.exp(moved), 0))

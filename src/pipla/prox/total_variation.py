@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla._checks import (
+    Hyperparameter,
     Number,
     axes,
     hyperparameter,
@@ -19,10 +20,10 @@ from pipla._checks import (
     require_floating,
     require_smoothing,
 )
-from pipla.prox._kernels.native import on_cpu
+from pipla.prox._kernels.ffi import on_cpu
 from pipla.prox._kernels.tv import native_solver, native_value
-from pipla.prox.base import Iterative, Scalar, Solution
-from pipla.prox.norms import add_up, euclidean
+from pipla.prox.base import Iterative, Scalar, Solution, add_up
+from pipla.prox.norms import euclidean
 from pipla.prox.strength import Strength
 
 #: Iterations between two looks at the duality gap, which costs about one iteration.
@@ -56,7 +57,7 @@ class TotalVariation(Iterative):
     axis), or times the spread of x if that is smaller. Nothing is gained below rounding, where it
     stops too. The warm start is $p$, which does not depend on the weight.
 
-    On CPUs a kernel compiled by numba does the work (`pipla.prox.tv_kernel`), elsewhere and
+    On CPUs a kernel compiled by numba does the work (`pipla.prox._kernels`), elsewhere and
     without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
 
     >>> steps = jnp.array([0.0, 0.0, 4.0, 4.0])
@@ -67,9 +68,9 @@ class TotalVariation(Iterative):
     uses_theta: ClassVar[bool] = False
     finite: ClassVar[bool] = True
 
-    weight: Number = hyperparameter(default=1.0)
+    weight: Hyperparameter = hyperparameter(default=1.0)
     isotropic: bool = eqx.field(static=True, default=False)
-    tolerance: Number = hyperparameter(default=1e-4)
+    tolerance: Hyperparameter = hyperparameter(default=1e-4)
     max_iterations: int = eqx.field(static=True, default=200)
     axes: tuple[int, ...] | None = eqx.field(static=True, default=None)
     native: bool = eqx.field(static=True, default=True)
@@ -217,7 +218,7 @@ class TVStrength(Strength):
         tolerance: Number = 1e-4,
         max_iterations: int = 200,
         axes: tuple[int, ...] | None = None,
-        degrees: Number = None,
+        degrees: Number | None = None,
         native: bool = True,
     ) -> None:
         regulariser = TotalVariation(

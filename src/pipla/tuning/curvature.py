@@ -18,7 +18,6 @@ from pipla.algorithms._normals import normals_like
 from pipla.algorithms.base import Curvature
 from pipla.models.hessian import dominant_eigenvalue, hessian, theta_block, x_block
 from pipla.models.model import Model
-from pipla.prox.sums import coupled_sizes
 
 #: The number of particles at which the curvature is measured.
 PROBES = 4
@@ -56,7 +55,7 @@ class LocalGeometry:
                     if size is None
                     else jnp.asarray(1 / size, leaf.dtype)
                 ),
-                coupled_sizes(self.model.nonsmooth, self.theta, one),
+                self.model.nonsmooth.coupled_sizes(self.theta, one),
                 ratios,
                 self.theta,
                 is_leaf=lambda leaf: leaf is None,

@@ -1,1 +1,1 @@
-"""Machine code for CPUs. Every kernel has a JAX twin."""
+"""Machine code for CPUs, compiled by numba. Every kernel has a JAX twin."""

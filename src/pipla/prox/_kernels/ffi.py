@@ -1,147 +1,288 @@
-r"""What kernels by numba share: how they are compiled, and how XLA calls them, without Python.
+r"""Kernels compiled by numba in JAX programs on CPUs, through XLA's foreign function interface.
 
-XLA hands over an `XLA_FFI_CallFrame` (xla/ffi/api/c_api.h of jaxlib), read here as machine words.
-Nothing is copied, no lock is taken: a kernel may run in any thread, on several devices at once.
+Numba and the kernels are imported when they are first needed. Without numba, on other platforms and
+with a version of XLA whose call frame has another layout, the JAX twin does the work.
+
+A kernel reads the call frame at fixed offsets (`pipla.prox._kernels.frame`), so a change of layout
+would corrupt memory. Therefore `layout_is_known` runs a probe first, once per process: a handler
+that does nothing but compare the sizes that XLA writes into its structures.
 """
 
 from __future__ import annotations
 
-import hashlib
+import ctypes
+import functools
+import importlib
+import itertools
+import threading
+import warnings
 from collections.abc import Callable
-from pathlib import Path
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any
 
-import numba
+import jax
+import jax.numpy as jnp
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic as typed_intrinsic
 
-#: What may be rounded differently. Unlike all of fastmath, it leaves NaN and infinity alone.
-LICENCE = {"contract", "reassoc", "nsz", "arcp"}
-#: Nothing here is called from Python: wrappers for that would take a third of the time to compile.
-OPTIONS: dict[str, Any] = {
-    "fastmath": LICENCE,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
+# The structures of xla/ffi/api/c_api.h, field by field. Their first field is their size in bytes. #
+
+
+class Extension(ctypes.Structure):
+    """`XLA_FFI_Metadata_Extension`: a call that only asks for the handler's metadata."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("type", c_int),
+        ("next", c_void_p),
+        ("metadata", c_void_p),
+    )
+
+
+class Version(ctypes.Structure):
+    """`XLA_FFI_Api_Version`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("extension_start", c_void_p),
+        ("major", c_int),
+        ("minor", c_int),
+    )
+
+
+class Metadata(ctypes.Structure):
+    """`XLA_FFI_Metadata`."""
+
+    _fields_ = (("struct_size", c_size_t), ("version", Version), ("traits", c_uint32))
+
+
+class Interface(ctypes.Structure):
+    """The beginning of `XLA_FFI_Api`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("extension_start", c_void_p),
+        ("version", Version),
+    )
+
+
+class Buffer(ctypes.Structure):
+    """`XLA_FFI_Buffer`: an operand or a result."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("extension_start", c_void_p),
+        ("dtype", c_int),
+        ("data", c_void_p),
+        ("rank", c_int64),
+        ("dims", POINTER(c_int64)),
+    )
+
+
+class Buffers(ctypes.Structure):
+    """`XLA_FFI_Args` and `XLA_FFI_Rets`: the list of operands, and that of results."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("extension_start", c_void_p),
+        ("size", c_int64),
+        ("types", c_void_p),
+        ("entries", POINTER(c_void_p)),
+    )
+
+
+class Attributes(ctypes.Structure):
+    """`XLA_FFI_Attrs`: the list of attributes."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("extension_start", c_void_p),
+        ("size", c_int64),
+        ("types", c_void_p),
+        ("names", POINTER(c_char_p)),
+        ("entries", POINTER(c_void_p)),
+    )
+
+
+class ArrayAttribute(ctypes.Structure):
+    """`XLA_FFI_Array`: an attribute that is an array. It has no size field."""
+
+    _fields_ = (("dtype", c_int), ("size", c_size_t), ("data", POINTER(c_int64)))
+
+
+class CallFrame(ctypes.Structure):
+    """`XLA_FFI_CallFrame`: what XLA gives to a handler."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("extension_start", c_void_p),
+        ("api", c_void_p),
+        ("context", c_void_p),
+        ("stage", c_int),
+        ("operands", Buffers),
+        ("results", Buffers),
+        ("attributes", Attributes),
+    )
+
+
+#: The version whose layout this is: a new major one may rearrange it. A new minor one adds fields,
+#: which the sizes show.
+API_MAJOR = 0
+
+
+def _expected(structure: type[ctypes.Structure]) -> int:
+    """The size that XLA writes into a structure: up to its last field, without padding."""
+    name = structure._fields_[-1][0]
+    field = getattr(structure, name)
+    return field.offset + field.size
+
+
+#: The sizes that XLA must write for the layout to be the one above.
+STRUCT_SIZES = {
+    structure.__name__: _expected(structure)
+    for structure in (Extension, Version, Metadata, Buffer, Buffers, Attributes, CallFrame)
 }
-compiled = numba.njit(**OPTIONS)
-inlined = numba.njit(**OPTIONS, forceinline=True)
-intrinsic: Any = typed_intrinsic  # whose types do not know that the first argument is not given
 
 
-@intrinsic
-def pointer(_: Any, address: Any, like: Any) -> Any:
-    """An address as a pointer to numbers of the type of `like`."""
-    result = types.CPointer(like)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(result))
-
-    return result(address, like), generate
+class LayoutError(RuntimeError):
+    """XLA's structures are not those that the kernels were written for."""
 
 
-@intrinsic
-def moved(_: Any, start: Any, places: Any) -> Any:
-    """A pointer, some numbers further on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = context.get_data_type(start.dtype)
-        return builder.gep(arguments[0], [arguments[1]], source_etype=number)
-
-    return start(start, places), generate
+def _read(structure: Any, address: int | None) -> Any:
+    """The structure at an address, after a look at its size, which is always its first word."""
+    name = structure.__name__
+    size = c_size_t.from_address(address).value if address else None
+    if size != STRUCT_SIZES[name]:
+        raise LayoutError(f"{name} has size {size}, not {STRUCT_SIZES[name]}")
+    return structure.from_address(address)
 
 
-#: Places in a call frame: what is asked besides a call, and where the three lists begin. A list is
-#: its size in bytes, an extension, its length, the types and the addresses of its entries.
-ASKED, OPERANDS, RESULTS, ATTRIBUTES = 1, 5, 10, 15
-FRAME = 21
+def _check(name: str, got: Any, wanted: Any) -> None:
+    if got != wanted:
+        raise LayoutError(f"{name} is {got}, not {wanted}")
 
 
-@compiled
-def words(address: Any, count: Any) -> Any:
-    """So many machine words from an address on."""
-    return numba.carray(pointer(address, np.intp(0)), (count,))
+_SHAPE, _NUMBERS = (2, 3), (5, -7, 11)  # what the probe is given, and must find
 
 
-@compiled
-def _entries(frame: Any, start: Any) -> Any:
-    """The addresses of the entries of a list."""
-    place = words(frame, FRAME)
-    return words(place[start + 4], place[start + 2])
+def _look(address: int) -> bool:
+    """Check a call frame; whether XLA has only asked for metadata."""
+    frame = _read(CallFrame, address)
+    # The other fields of the interface differ from version to version: only its head is read.
+    version = Version(major=API_MAJOR, minor=1)
+    if frame.api:
+        version = _read(Version, frame.api + Interface.version.offset)
+        _check("the major version of XLA's interface", version.major, API_MAJOR)
+    if frame.extension_start:
+        metadata = _read(Metadata, _read(Extension, frame.extension_start).metadata)
+        answer = _read(Version, ctypes.addressof(metadata) + Metadata.version.offset)
+        answer.major, answer.minor = version.major, version.minor
+        return True
+    for name in ("operands", "results"):
+        buffers = _read(Buffers, address + getattr(CallFrame, name).offset)
+        _check(f"the number of {name}", buffers.size, 1)
+        buffer = _read(Buffer, buffers.entries[0])
+        _check(f"the rank of the {name}", buffer.rank, len(_SHAPE))
+        _check(f"the shape of the {name}", tuple(buffer.dims[: len(_SHAPE)]), _SHAPE)
+    attributes = _read(Attributes, address + CallFrame.attributes.offset)
+    _check("the number of attributes", attributes.size, 1)
+    numbers = ArrayAttribute.from_address(attributes.entries[0])
+    _check("the length of the attribute", numbers.size, len(_NUMBERS))
+    _check("the attribute", tuple(numbers.data[: len(_NUMBERS)]), _NUMBERS)
+    return False
 
 
-@compiled
-def operands(frame: Any) -> Any:
-    """The addresses of the buffers that XLA gives."""
-    return _entries(frame, OPERANDS)
+_HANDLER = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+_PROBES = itertools.count()
+_KEPT: list[Any] = []  # handlers that XLA may still call
 
 
-@compiled
-def results(frame: Any) -> Any:
-    """The addresses of the buffers that XLA wants filled."""
-    return _entries(frame, RESULTS)
+def _probe() -> None:
+    """Let XLA call a handler that only looks, or raise what is wrong."""
+    failures: list[Exception] = []
+    looked: list[bool] = []
+
+    def handle(address: int) -> None:
+        try:
+            looked.append(_look(address))
+        except Exception as error:  # must not pass through XLA
+            failures.append(error)
+
+    handler = _HANDLER(handle)
+    _KEPT.append(handler)
+    name = f"pipla_probe_{next(_PROBES)}"
+    address = ctypes.cast(handler, c_void_p).value
+
+    def run() -> None:
+        try:
+            jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address), platform="cpu")
+            if failures:
+                return
+            result = jax.ShapeDtypeStruct(_SHAPE, np.float32)
+            call = jax.ffi.ffi_call(name, result, has_side_effect=True)
+            with jax.default_device(jax.local_devices(backend="cpu")[0]):
+                x = jnp.zeros(_SHAPE, np.float32)
+                jax.jit(lambda x: call(x, numbers=np.array(_NUMBERS)))(x).block_until_ready()
+        except Exception as error:
+            failures.append(error)
+
+    # In a thread of its own: the caller may be tracing, which is a state of its thread.
+    thread = threading.Thread(target=run, name="pipla-probe")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    if False not in looked:
+        raise LayoutError("XLA did not call the probe")
 
 
-@compiled
-def attribute(frame: Any, count: Any) -> Any:
-    """The numbers of the only attribute, an array of integers."""
-    values = words(frame, FRAME)[ATTRIBUTES + 5]  # names come before them
-    return words(words(words(values, 1)[0], 3)[2], count)
-
-
-@compiled
-def lengths(buffer: Any) -> Any:
-    """The shape of a buffer."""
-    buffer = words(buffer, 6)
-    return words(buffer[5], buffer[4])
-
-
-@compiled
-def how_many(buffer: Any) -> Any:
-    """The number of particles in a buffer that has one number for each."""
-    count = 1
-    for length in lengths(buffer):
-        count *= length
-    return count
-
-
-@compiled
-def particle(buffer: Any, which: Any, size: Any, like: Any) -> Any:
-    """A particle's numbers, so many of them, in a buffer of all particles."""
-    return moved(pointer(words(buffer, 4)[3], like), which * size)
-
-
-@compiled
-def only_asks(frame: Any) -> Any:
-    """Whether XLA only asks for the version of the interface: major 0, minor its own."""
-    place = words(frame, FRAME)
-    if place[ASKED] == 0:
+@functools.cache
+def layout_is_known() -> bool:
+    """Whether XLA's call frame has the layout that kernels read; if not, a warning says so."""
+    try:
+        _probe()
+    except Exception as error:
+        warnings.warn(
+            "pipla's machine code is off, and XLA's form is used instead, which is slower: this "
+            f"version of jaxlib calls foreign functions differently ({error}).",
+            RuntimeWarning,
+            stacklevel=2,
+        )
         return False
-    interface = place[ASKED + 1]
-    minor = words(interface, 5)[4] >> 32 if interface != 0 else 1
-    words(words(place[ASKED], 4)[3], 4)[3] = minor << 32
     return True
 
 
-def version(*modules: str) -> str:
-    """What changes when one of these files does, or this one.
-
-    Numba's cache looks at the file of the entry and at what it encloses: let it enclose this.
-    """
-    paths = (Path(__file__).with_name(f"{name}.py") for name in ("ffi", *modules))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+_LOCK = threading.Lock()  # of what follows: several threads may need a kernel for the first time
+_REGISTERED: set[str] = set()
 
 
-def handler(entry: Callable[[int], int]) -> int:
-    """The address of an entry for XLA, compiled or from numba's cache."""
-    kind = types.intp(types.intp)
+def target(module: str, dtype: Any) -> str | None:
+    """The name by which XLA calls the kernel in a module of this folder; `None` without one."""
+    if dtype not in (np.float32, np.float64) or jax.default_backend() != "cpu":
+        return None
+    with _LOCK:
+        return _registered(module, np.dtype(dtype))
+
+
+def _registered(module: str, dtype: np.dtype) -> str | None:
+    """The kernel's name. It is compiled now if it never was."""
+    name = f"pipla_{module}_{dtype.name}"
     try:
-        code: Any = numba.cfunc(kind, cache=True)(entry)
-    except RuntimeError:  # there is no place for a cache
-        code = numba.cfunc(kind)(entry)
-    _KEPT.append(code)
-    return code.address
+        kernel = importlib.import_module(f"pipla.prox._kernels.{module}")
+    except ImportError:  # no numba, or none for this version of NumPy
+        return None
+    if not layout_is_known():
+        return None
+    if name not in _REGISTERED:
+        capsule = jax.ffi.pycapsule(kernel.address(dtype))
+        jax.ffi.register_ffi_target(name, capsule, platform="cpu")
+        _REGISTERED.add(name)
+    return name
 
 
-_KEPT: list[Any] = []  # machine code that XLA may still call
+def on_cpu(kernel: Callable[..., Any] | None, portable: Callable[..., Any], *at: Any) -> Any:
+    """The kernel on CPUs, if there is one; its derivatives are those of the JAX form."""
+    if kernel is None:
+        return portable(*at)
+    native = jax.custom_jvp(kernel)
+    native.defjvp(lambda at, tangents: jax.jvp(portable, at, tangents))
+    return jax.lax.platform_dependent(*at, cpu=native, default=portable)

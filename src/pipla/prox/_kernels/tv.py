@@ -1,7 +1,7 @@
 r"""The CPU kernel of the total variation prox as a JAX function; `None` where there is none.
 
-Without numba, on other platforms and for differences along axes with others in between, the JAX
-form does the work.
+Importing this module does not import numba. Without numba, on other platforms and for differences
+along axes with others in between, the JAX form does the work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from pipla.prox._kernels import native
+from pipla.prox._kernels import ffi
 
 #: (x, shift, tolerance, warm) -> (u, dual, gap)
 Solver = Callable[[Array, Array, Array, tuple[Array, ...]], tuple[Array, tuple[Array, ...], Array]]
@@ -23,23 +23,27 @@ Value = Callable[[Array], Array]
 
 
 class Kernel(NamedTuple):
-    """The kernel for arrays of one shape and type: what to call, and what it wants to know."""
+    """The kernel for arrays of one shape and dtype.
+
+    `numbers` are stacks, depth, rows, cols, inner, directions, isotropic and max_iterations: the
+    attribute that the kernel reads. `order` lists the axes that it works along.
+    """
 
     target: str
-    numbers: np.ndarray  # see `tv_entry`
-    order: list[int]  # which of the axes it works along
+    numbers: np.ndarray
+    order: list[int]
 
     def call(
         self, results: list[jax.ShapeDtypeStruct], *operands: Array, in_place: Sequence[int] = ()
     ) -> list[Array]:
-        """Call it; vmapped, once for all particles."""
+        """Call the kernel; under `vmap`, once for all particles."""
         call = jax.ffi.ffi_call(
             self.target,
             results,
             vmap_method="broadcast_all",
             input_output_aliases={place: place for place in in_place},
         )
-        return list(call(*operands, form=self.numbers))
+        return list(call(*operands, layout=self.numbers))
 
 
 def native_solver(
@@ -49,7 +53,7 @@ def native_solver(
     isotropic: bool,
     max_iterations: int,
 ) -> Solver | None:
-    """The prox for arrays like this, or `None`."""
+    """The prox for arrays of this shape and dtype, or `None`."""
     kernel = _kernel(shape, dtype, axes, isotropic, max_iterations)
     if kernel is None:
         return None
@@ -73,7 +77,7 @@ def native_solver(
 def native_value(
     shape: tuple[int, ...], dtype: Any, axes: tuple[int, ...], isotropic: bool
 ) -> Value | None:
-    """The total variation of arrays like this, or `None`."""
+    """The total variation of arrays of this shape and dtype, or `None`."""
     kernel = _kernel(shape, dtype, axes, isotropic, 0)
     if kernel is None:
         return None
@@ -88,15 +92,15 @@ def _kernel(
     max_iterations: int,
 ) -> Kernel | None:
     active = [axis for axis in sorted(axes) if shape[axis] > 1]
-    form = _form(shape, active)
-    target = native.target("tv_entry", dtype) if form is not None else None
-    if form is None or target is None:
+    layout = _layout(shape, active)
+    target = ffi.target("tv_sweep", dtype) if layout is not None else None
+    if layout is None or target is None:
         return None
-    numbers = np.array([*form, len(axes), isotropic, max_iterations], np.int64)
+    numbers = np.array([*layout, len(axes), isotropic, max_iterations], np.int64)
     return Kernel(target, numbers, [axes.index(axis) for axis in active])
 
 
-def _form(shape: tuple[int, ...], active: list[int]) -> tuple[int, ...] | None:
+def _layout(shape: tuple[int, ...], active: list[int]) -> tuple[int, ...] | None:
     """(stacks, depth, rows, cols, inner) with differences along the three in the middle."""
     if not 1 <= len(active) <= 3 or 0 in shape:
         return None

@@ -1,14 +1,17 @@
-r"""Loops over one row of an image, for `pipla.prox.tv_kernel`.
+r"""Rows of an image in memory, and loops over one row, for `pipla.prox._kernels.tv_sweep`.
+
+An array is a list of rows: `depth` planes of `rows` rows of `cols` elements with `inner` numbers
+each, once or several times. A direction of length 1 has no differences.
 
 A row is a pointer: making one costs nothing, unlike a view of an array. It has `width` numbers, and
-the right neighbour of a number is `inner` places on (the channels of a colour image). So that loops
-need no exceptions at the ends, there are `inner` numbers more to the left of q (they are 0) and to
-the right of u (they repeat the last ones, so that differences are 0).
+the right neighbour of a number is `inner` places further on (the channels of a colour image). So
+that loops need no exceptions at the ends, there are `inner` extra numbers to the left of q (they
+are 0) and to the right of u (they repeat the last ones, so that differences are 0).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -16,15 +19,112 @@ from numba.core import types
 from numba.core.compiler import Flags
 from numba.core.cpu_options import FastMathOptions
 
-from pipla.prox._kernels.ffi import LICENCE, compiled, intrinsic
+from pipla.prox._kernels.frame import FASTMATH, compiled, inlined, intrinsic, offset
+
+#: Where a row is: at the top or the bottom of its plane, in the first or the last plane.
+TOP, BOTTOM, FRONT, BACK = 1, 2, 4, 8
+
+
+class Field(NamedTuple):
+    """One entry for each direction of differences."""
+
+    depth: Any
+    rows: Any
+    cols: Any
+
+
+class Rows(NamedTuple):
+    """Row i is stored at `i & mask`: all rows (mask -1), a ring of the last 2^k, one row (0)."""
+
+    start: Any
+    stride: Any
+    mask: Any
+
+
+class Layout(NamedTuple):
+    """Shape and options; `directions` also counts those of length 1."""
+
+    total: Any
+    depth: Any
+    rows: Any
+    cols: Any
+    inner: Any
+    directions: Any
+    isotropic: Any
+    max_iterations: Any
+
+
+class Work(NamedTuple):
+    """All that a sweep reads and writes; `levels` holds the u of each iteration's dual."""
+
+    x: Any
+    p: Any
+    q: Any
+    u: Any
+    levels: Any
+    factor: Any
+    zeros: Any
+    places: Any
+    layout: Any
+    width: Any
+    lag: Any
+    shift: Any
+    rate: Any
+
+
+@inlined
+def row(rows: Any, i: Any) -> Any:
+    """Row i."""
+    return offset(rows.start, (i & rows.mask) * rows.stride)
+
+
+@inlined
+def rows_at(field: Any, i: Any) -> Any:
+    """Row i in each direction."""
+    return Field(row(field.depth, i), row(field.rows, i), row(field.cols, i))
+
+
+@inlined
+def rows_before(w: Any, field: Any, i: Any) -> Any:
+    """The rows before row i in depth and above it, 0 where there are none."""
+    above = w.zeros if w.places[i] & TOP else row(field.rows, i - 1)
+    before = w.zeros if w.places[i] & FRONT else row(field.depth, i - w.lag)
+    return Field(before, above, w.zeros)
+
+
+@inlined
+def rows_after(u: Any, i: Any, places: Any, lag: Any) -> Any:
+    """The rows after row i in depth and below it; itself where there are none."""
+    here = row(u, i)
+    below = here if places[i] & BOTTOM else row(u, i + 1)
+    deeper = here if places[i] & BACK else row(u, i + lag)
+    return deeper, below
+
+
+@compiled
+def row_places(layout: Any) -> Any:
+    """Where each row is."""
+    places = np.zeros(layout.total, np.uint8)
+    for first in range(0, layout.total, layout.rows):
+        places[first] |= TOP
+        places[first + layout.rows - 1] |= BOTTOM
+    stack = layout.depth * layout.rows
+    for first in range(0, layout.total, stack):
+        for i in range(first, first + layout.rows):
+            places[i] |= FRONT
+            places[i + stack - layout.rows] |= BACK
+    return places
+
+
+# Loops over one row. #
 
 
 def disjoint(function: Any) -> Any:
     """Compile a function of rows, numbers, width and inner, promising that no two rows overlap.
 
-    LLVM would else have to check that for every pair of them, and gives up vectorising instead.
-    Numba makes that promise for its own parallel loops; there is no decorator for it. The function
-    returns two numbers.
+    Without it LLVM would have to check every pair of rows, and gives up vectorising instead. Numba
+    makes that promise for its own parallel loops but has no decorator for it. The function returns
+    two numbers.
     """
 
     @intrinsic
@@ -32,7 +132,7 @@ def disjoint(function: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             flags: Any = Flags()
             flags.noalias = True
-            flags.fastmath = FastMathOptions(LICENCE)
+            flags.fastmath = FastMathOptions(FASTMATH)
             flags.error_model = "numpy"
             routine = context.compile_subroutine(builder, function, signature, flags=flags)
             return context.call_internal(builder, routine.fndesc, signature, arguments)
@@ -43,7 +143,7 @@ def disjoint(function: Any) -> Any:
     return call
 
 
-@numba.njit(fastmath={*LICENCE, "nnan"}, error_model="numpy")
+@numba.njit(fastmath={*FASTMATH, "nnan"}, error_model="numpy")
 def clip(number: Any, one: Any) -> Any:
     """The nearest number between -1 and 1, in two instructions."""
     number = one if number > one else number
@@ -52,7 +152,7 @@ def clip(number: Any, one: Any) -> Any:
 
 @disjoint
 def advance(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
-    """All that happens at a row inside an image: the next row of u, then this row of p and q.
+    """One iteration at a row inside an image: the next row of u, then this row of p and q.
 
     `cols` and `rows` are the q of this row, `_after` of the next one, whose u is `following`.
     """
@@ -74,7 +174,7 @@ def advance(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
 
 @disjoint
 def advance_isotropic(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
-    """`advance` with the other projection."""
+    """`advance` with the isotropic projection."""
     following, u, x, cols_after, rows_after, cols, rows, p_cols, p_rows = these
     shift, rate, momentum = numbers
     one = type(rate)(1)
@@ -94,8 +194,8 @@ def advance_isotropic(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
 
 
 @disjoint
-def look(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
-    """The next row of u, what it adds to the `apart` of the gap, and this row to the `excess`."""
+def measure(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
+    """The next row of u and its squared separation, and the excess of this row."""
     following, u, x, cols_after, rows_after, rows, p_cols, p_rows, p_cols_after, p_rows_after = (
         these
     )
@@ -117,7 +217,7 @@ def look(these: Any, numbers: Any, width: Any, inner: Any) -> Any:
     return total, away
 
 
-# At the edges, and for other numbers of directions, the same in pieces. #
+# The same in pieces, for edges and for other numbers of directions. #
 
 
 @compiled
@@ -144,7 +244,7 @@ def add(u: Any, shift: Any, here: Any, before: Any, width: Any) -> None:
 
 
 @compiled
-def climb(q: Any, p: Any, u: Any, beyond: Any, rate: Any, momentum: Any, width: Any) -> None:
+def ascend(q: Any, p: Any, u: Any, beyond: Any, rate: Any, momentum: Any, width: Any) -> None:
     """One direction of an anisotropic iteration: gradient step, projection, momentum."""
     one = type(rate)(1)
     for j in range(width):
@@ -162,7 +262,7 @@ def step(q: Any, u: Any, beyond: Any, rate: Any, width: Any) -> None:
 
 @compiled
 def shrinkage(factor: Any, a: Any, b: Any, c: Any, rate: Any, width: Any) -> None:
-    """What brings the dual of each element back into the unit ball."""
+    """The factor that brings the dual of each element back into the unit ball."""
     one = type(rate)(1)
     for j in range(width):
         square = a[j] * a[j] + b[j] * b[j] + c[j] * c[j]
@@ -204,7 +304,7 @@ def excess(
 def variation(
     isotropic: Any, u: Any, deeper: Any, below: Any, rate: Any, width: Any, inner: Any
 ) -> Any:
-    """The sum of |Du| for a row without the numbers to the right of it."""
+    """The sum of |Du| for a row that has no extra numbers to the right of it."""
     total = type(rate)(0)
     if isotropic:
         for j in range(width - inner):
@@ -229,7 +329,7 @@ def separation(away: Any, p: Any, q: Any, p_before: Any, q_before: Any, width: A
 
 
 @compiled
-def apart(
+def squared_separation(
     p: Any, q: Any, p_above: Any, q_above: Any, away: Any, rate: Any, width: Any, inner: Any
 ) -> Any:
     """The sum of squares of Dᵀ(q - p), of which `away` is the part between planes."""
@@ -248,7 +348,7 @@ def apart(
 
 @compiled
 def gather(x: Any, origin: Any, total: Any, squares: Any, rate: Any, width: Any) -> Any:
-    """Add x - origin and its square to the sums of each column; the sum of |x|."""
+    """Adds x - origin and its square to the sums of each column; returns the sum of |x|."""
     size = type(rate)(0)
     for j in range(width):
         value = x[j] - origin[j]

@@ -1,1 +1,1 @@
-"""Scalar equations behind the joint proximal maps."""
+"""Scalar equations to which the joint proximal maps reduce, solved to float precision."""

@@ -1,19 +1,32 @@
-r"""Two scalar equations that the proximal maps reduce to, solved to float precision.
+r"""Roots of increasing functions of one variable, by Newton's method inside a bracket.
 
-Both sit in the innermost loop of every algorithm, once per particle, so they are written to
+They are found in the innermost loop of every algorithm, once per particle. So they are written to
 cost a handful of cheap iterations when batched by `jax.vmap`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from pipla.prox.base import Scalar
+from pipla.prox.base import Scalar, add_up
+
+
+class _Bracket(NamedTuple):
+    """The state of `increasing_root`: the point, its bracket and the lengths of two steps."""
+
+    point: Array
+    lower: Array
+    upper: Array
+    last: Array
+    before_last: Array
+    moving: Array
+    steps: Array
 
 
 def increasing_root(
@@ -27,7 +40,7 @@ def increasing_root(
 ) -> Array:
     r"""The root in `[lower, upper]` of an increasing function, by Newton inside a bracket.
 
-    `function(u)` returns the value and a positive slope (any element of the generalised
+    `function(u)` returns the value and a positive derivative (any element of the generalised
     derivative of a piecewise smooth function will do). The step is Newton's unless that leaves
     the bracket or fails to halve the step before last; then it is a bisection, so at least one
     bit is gained every third evaluation whatever the function does. Stops when a step is below
@@ -41,84 +54,72 @@ def increasing_root(
     rounding = 2 * jnp.finfo(start.dtype).eps
     resolution = jnp.asarray(resolution, start.dtype)
 
-    def unfinished(state: tuple[Any, ...]) -> Array:
-        *_, moving, count = state
-        return moving & (count < max_iterations)
+    def unfinished(state: _Bracket) -> Array:
+        return state.moving & (state.steps < max_iterations)
 
-    def iterate(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        u, lower, upper, last, before_last, _, count = state
-        value, slope = function(u)
-        lower = jnp.where(value < 0, u, lower)
-        upper = jnp.where(value > 0, u, upper)
-        newton = u - value / slope
+    def iterate(state: _Bracket) -> _Bracket:
+        u = state.point
+        value, derivative = function(u)
+        lower = jnp.where(value < 0, u, state.lower)
+        upper = jnp.where(value > 0, u, state.upper)
+        newton = u - value / derivative
         # Written so that a NaN (0/0 on a flat piece) also falls back to bisection.
         trusted = (newton >= lower) & (newton <= upper)
-        trusted &= 2 * jnp.abs(newton - u) <= before_last
+        trusted &= 2 * jnp.abs(newton - u) <= state.before_last
         target = jnp.where(trusted, newton, lower + 0.5 * (upper - lower))
         target = jnp.where(value == 0, u, target)
         step = jnp.abs(target - u)
         moving = step > rounding * (jnp.abs(target) + resolution)
-        return target, lower, upper, step, last, moving, count + 1
+        return _Bracket(target, lower, upper, step, state.last, moving, state.steps + 1)
 
     width = upper - lower
     start = jnp.clip(start, lower, upper)
-    counter = jnp.zeros((), jnp.int32)
-    state: tuple[Any, ...] = (start, lower, upper, 2 * width, 2 * width, width >= 0, counter)
-    return jax.lax.while_loop(unfinished, iterate, state)[0]
+    steps = jnp.zeros((), jnp.int32)
+    state = _Bracket(start, lower, upper, 2 * width, 2 * width, width >= 0, steps)
+    return jax.lax.while_loop(unfinished, iterate, state).point
 
 
-def strength_root(log_level: Array, offset: Array, rate: Array) -> Array:
-    r"""The $\delta > -c$ with $(\delta + c)\, e^{k \delta} = B$; arguments $\log B$, $c$, $k > 0$.
+@jax.custom_jvp
+def clipped_root(z: Float[Array, " d"], ratio: Float[Array, ""]) -> Array:
+    r"""The root of the increasing $v - r \sum_i \operatorname{clip}(z_i - v, \pm 1)$.
 
-    This is where the strength of a penalty settles when the penalised quantity is held fixed.
-    With $c = 0$ it is $W(kB)/k$, $W$ being Lambert's function; a large $c$ (smoothing times
-    dimension reaches $10^5$) would lose every digit of $W(kBe^{kc})/k - c$ in float32, and
-    overflow, so the unknown stays $\delta$ and the equation is taken in logarithms,
+    The function is linear between its kinks: Newton's method is exact once it has reached the right
+    piece.
 
-    $$ F(\delta) = \log(\delta + c) + k \delta - \log B = 0. $$
-
-    $F$ increases and is concave: Newton from the left never overshoots. It starts at the largest
-    of these lower bounds, in which $\xi = \log(kB) + kc$:
-
-    * $(B - c)/(1 + kB)$, a Newton step from 0 for the concave $\delta + c - B e^{-k\delta}$;
-    * $(\log B - \log c)/k$ where $B \le c$, because then $\delta \le 0$ and $\delta + c \le c$;
-    * $\sigma(\xi)/k - c$ and, for $\xi \ge 1$, $(\xi - \log \xi)/k - c$, from
-      $W(z) \ge z/(1+z)$ and $W(z) \ge \log z - \log\log z$.
-
-    $B = 0$ gives $-c$. A negative $c$ is shifted away without loss.
-
-    >>> round(float(strength_root(jnp.asarray(1.0), jnp.asarray(0.0), jnp.asarray(1.0))), 6)
-    1.0
+    >>> round(float(clipped_root(jnp.array([0.5, 9.0]), jnp.asarray(1.0))), 6)
+    0.75
     """
-    shift = jnp.minimum(offset, 0)
-    log_level, offset = log_level + rate * shift, jnp.maximum(offset, 0)
 
-    empty = jnp.isneginf(log_level)
-    log_level = jnp.where(empty, 0, log_level)  # any finite number: keeps the branch free of NaN
-    tiny = jnp.finfo(log_level.dtype).tiny
+    def pull(v: Array, window: Scalar | float) -> tuple[Array, Array]:
+        """The sum times r, and how fast it falls with v on average over the window."""
+        difference = z - v
+        near = (jnp.abs(difference) < window).astype(z.dtype)
+        return ratio * add_up(jnp.clip(difference, -1, 1)), ratio * add_up(near) / window
 
-    # B overflows before its logarithm does: above 1, divide by it.
-    inverse, level = jnp.exp(-jnp.abs(log_level)), jnp.exp(jnp.minimum(log_level, 0))
-    above = (1 - offset * inverse) / (inverse + rate)
-    below = (level - offset) / (1 + rate * level)
-    start = jnp.where(log_level > 0, above, below)
+    def optimality(v: Array) -> tuple[Array, Array]:
+        total, rate = pull(v, 1.0)
+        return v - total, 1 + rate
 
-    log_offset = jnp.log(jnp.maximum(offset, tiny))
-    start = jnp.where(
-        log_level <= log_offset, jnp.maximum(start, (log_level - log_offset) / rate), start
-    )
-    argument = jnp.log(rate) + log_level + rate * offset
-    start = jnp.maximum(start, jax.nn.sigmoid(argument) / rate - offset)
-    large = jnp.maximum(argument, 1)
-    start = jnp.where(
-        argument >= 1, jnp.maximum(start, (large - jnp.log(large)) / rate - offset), start
-    )
+    # The first step is the longest. It comes from about √d terms of random sign, so the derivative
+    # used is the average over a window of that width.
+    total, rate = pull(jnp.zeros_like(ratio), jnp.maximum(1, ratio * math.sqrt(z.size)))
+    start, bound = total / (1 + rate), ratio * z.size
+    return increasing_root(optimality, -bound, bound, start, resolution=1.0)
 
-    root = start
-    # From such bounds the error is below rounding after so many steps, everywhere (tested).
-    for _ in range(4 if jnp.finfo(log_level.dtype).bits > 32 else 3):
-        # Where B is negligible root + c rounds to 0; the floor freezes it there, at -c.
-        distance = jnp.maximum(root + offset, tiny)
-        excess = jnp.log(distance) + rate * root - log_level
-        root = root - excess * distance / (1 + rate * distance)
-    return jnp.where(empty, -offset, root) - shift
+
+@clipped_root.defjvp
+def _clipped_root_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    r"""Differentiates the equation instead of the loop.
+
+    With $m$ near terms, those with $|z_i - v| < 1$,
+
+    $$ (1 + r m)\, \dot v
+       = \dot r \sum_i \operatorname{clip}(z_i - v, \pm 1) + r \sum_{\text{near}} \dot z_i. $$
+    """
+    (z, ratio), (z_dot, ratio_dot) = primals, tangents
+    v = clipped_root(z, ratio)
+    near = (jnp.abs(z - v) < 1).astype(z.dtype)
+    change = ratio_dot * add_up(jnp.clip(z - v, -1, 1)) + ratio * add_up(near * z_dot)
+    return v, change / (1 + ratio * add_up(near))

@@ -14,7 +14,7 @@ from pipla.prox._roots.newton import increasing_root
 
 
 def segments(amplitudes: Array) -> tuple[Array, Array, Array, Array]:
-    """For k = 0..d: k, the sum of the k largest amplitudes, and the range that just k exceed."""
+    """For k = 0..d: k, the sum of the k largest amplitudes, and the interval that just k exceed."""
     largest = _sort_non_negative(amplitudes.ravel())[::-1]
     number = jnp.arange(largest.size + 1).astype(largest.dtype)
     total = jnp.concatenate([jnp.zeros(1, largest.dtype), jnp.cumsum(largest)])
@@ -28,7 +28,7 @@ def first_root(start: Array, amplitudes: Array, constant: Array, ratio: Array) -
 
     $$ E(v) = v - v_0 + c + r\, e^v \sum_j (a_j - e^v)_+ , $$
 
-    the slope of a potential: downhill is down where $E(v_0) > 0$ and up where $E(v_0) < 0$.
+    the derivative of a potential: downhill is down where $E(v_0) > 0$ and up where $E(v_0) < 0$.
 
     Between the knots, $\log a_j$ and the critical points of $E$, $E$ is monotone. So the first sign
     change over the knots brackets the first root and nothing else, and Newton inside that bracket
@@ -67,12 +67,12 @@ def first_root(start: Array, amplitudes: Array, constant: Array, ratio: Array) -
     ceiling = jnp.where(down, jnp.maximum(first_below - 1, 0), last_above)
     here = jnp.where(down, first_below, last_above)
 
-    def value_and_slope(v: Array) -> tuple[Array, Array]:
+    def value_and_derivative(v: Array) -> tuple[Array, Array]:
         w = jnp.exp(jnp.minimum(v, top))
         k, s = number[here], total[here]
         return equation(v, k, s), 1 + ratio * w * (s - 2 * k * w)
 
-    return increasing_root(value_and_slope, knots[floor], knots[ceiling], knots[ceiling])
+    return increasing_root(value_and_derivative, knots[floor], knots[ceiling], knots[ceiling])
 
 
 def _critical(
@@ -91,9 +91,9 @@ def _critical(
 
 
 def _sort_non_negative(x: Array) -> Array:
-    """Ascending. As integers, because the bits of non-negative floats sort alike, ten times faster.
+    """Sorted in ascending order, as integers, whose order is that of non-negative floats.
 
-    (On CPU, where XLA compares floats through a total order that knows about NaN.)
+    Ten times faster on CPUs, where XLA compares floats through a total order that includes NaN.
     """
     bits = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     integers = jax.lax.bitcast_convert_type(x, bits)

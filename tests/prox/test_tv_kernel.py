@@ -7,7 +7,7 @@ import pytest
 
 from pipla import prox
 from pipla.prox import total_variation
-from pipla.prox._kernels import tv as tv_native
+from pipla.prox._kernels import tv
 
 pytest.importorskip("numba")
 solve = jax.jit(lambda term, x, lam, warm: term.solve(None, x, 0.0, lam, warm))
@@ -19,7 +19,7 @@ def pair(**options):
     return [prox.TotalVariation(0.7, native=native, **options) for native in (True, False)]
 
 
-def picture(seed, shape, dtype=np.float64):
+def image(seed, shape, dtype=np.float64):
     rng = np.random.default_rng(seed)
     return jnp.asarray(rng.normal(size=shape).cumsum(axis=0), dtype)
 
@@ -60,7 +60,7 @@ CASES = [
 
 
 def compare(shape, axes, isotropic, dtype, max_iterations):
-    x = picture(0, shape, dtype)
+    x = image(0, shape, dtype)
     options = {"axes": axes, "max_iterations": max_iterations, "tolerance": 1e-12}
     terms = pair(isotropic=isotropic, **options)
     warm = dual(terms[0], x, 1)
@@ -83,23 +83,23 @@ def test_one_chunk_in_float32(shape, axes, isotropic):
 @pytest.mark.parametrize(("shape", "axes"), CASES, ids=str)
 def test_the_kernel_is_used_where_there_are_neighbours(shape, axes):
     axes = tuple(axis % len(shape) for axis in (range(len(shape)) if axes is None else axes))
-    known = tv_native.native_solver(shape, np.float32, axes, False, 5) is not None
+    known = tv.native_solver(shape, np.float32, axes, False, 5) is not None
     assert known == (max(shape[axis] for axis in axes) > 1)
 
 
 def test_axes_with_others_in_between_are_left_to_jax():
-    assert tv_native.native_solver((4, 5, 6), np.float32, (0, 2), False, 5) is None
-    assert tv_native.native_solver((4, 5, 0), np.float32, (0, 1), False, 5) is None
-    assert tv_native.native_solver((2, 2, 2, 2), np.float32, (0, 1, 2, 3), False, 5) is None
-    assert tv_native.native_solver((4, 5), jnp.bfloat16, (0, 1), False, 5) is None
+    assert tv.native_solver((4, 5, 6), np.float32, (0, 2), False, 5) is None
+    assert tv.native_solver((4, 5, 0), np.float32, (0, 1), False, 5) is None
+    assert tv.native_solver((2, 2, 2, 2), np.float32, (0, 1, 2, 3), False, 5) is None
+    assert tv.native_solver((4, 5), jnp.bfloat16, (0, 1), False, 5) is None
     term, other = pair(axes=(0, 2), max_iterations=10)
-    x = picture(1, (4, 5, 6))
+    x = image(1, (4, 5, 6))
     agree(*(solve(t, x, 0.3, t.warm_start(None, x)) for t in (term, other)), np.float64)
 
 
 @kinds
 def test_both_stop_and_restart_at_the_same_places(isotropic):
-    x = picture(2, (24, 20))
+    x = image(2, (24, 20))
     terms = pair(isotropic=isotropic, max_iterations=3000, tolerance=1e-6)
     first, second = (solve(term, x, 5.0, term.warm_start(None, x)) for term in terms)
     agree(first, second, np.float64)
@@ -113,8 +113,8 @@ def test_both_stop_and_restart_at_the_same_places(isotropic):
 
 @kinds
 @pytest.mark.parametrize(("shape", "axes"), CASES, ids=str)
-def test_both_have_the_same_value_and_slope(shape, axes, isotropic):
-    x = picture(5, shape)
+def test_both_have_the_same_value_and_gradient(shape, axes, isotropic):
+    x = image(5, shape)
     ours, theirs = (
         jax.value_and_grad(lambda x, t=t: t.value(None, x))(x)
         for t in pair(isotropic=isotropic, axes=axes)
@@ -124,7 +124,7 @@ def test_both_have_the_same_value_and_slope(shape, axes, isotropic):
 
 
 def test_values_of_many_particles_at_once():
-    x = picture(6, (2, 3, 8, 9))
+    x = image(6, (2, 3, 8, 9))
     ours, theirs = (jax.vmap(jax.vmap(lambda x, t=t: t.value(None, x)))(x) for t in pair())
     assert ours.shape == (2, 3)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
@@ -132,7 +132,7 @@ def test_values_of_many_particles_at_once():
 
 def test_a_warm_start_given_by_its_owner_is_not_overwritten():
     term, _ = pair(max_iterations=5)
-    x = picture(7, (12, 10))
+    x = image(7, (12, 10))
     warm = tuple(0.1 * jnp.ones_like(x) for _ in range(2))
     term.solve(None, x, 0.0, 0.3, warm)
     jax.vmap(lambda x: term.solve(None, x, 0.0, 0.3, warm))(jnp.stack([x, x]))
@@ -155,7 +155,7 @@ def test_constants_and_ties_stay(isotropic, dtype):
 
 def test_no_weight_no_change_and_what_is_not_finite_stays_so():
     term, other = pair(max_iterations=10)
-    x = picture(3, (6, 5))
+    x = image(3, (6, 5))
     warm = term.warm_start(None, x)
     np.testing.assert_array_equal(solve(term, x, 0.0, warm).x, x)
     agree(*(solve(t, x, 1e-30, warm) for t in (term, other)), np.float64)
@@ -167,7 +167,7 @@ def test_no_weight_no_change_and_what_is_not_finite_stays_so():
 @precisions
 def test_under_vmap_also_twice_and_with_unbatched_parts(dtype):
     term, other = pair(max_iterations=10)
-    x = picture(4, (2, 3, 8, 7), dtype)
+    x = image(4, (2, 3, 8, 7), dtype)
     lam = jnp.asarray([0.2, 1.0], dtype)
     warm = dual(term, x[0, 0], 5)
 
@@ -184,7 +184,7 @@ def test_under_vmap_also_twice_and_with_unbatched_parts(dtype):
 
 
 def test_in_a_loop_and_in_the_learned_strength():
-    x = picture(6, (10, 9))
+    x = image(6, (10, 9))
 
     def walk(term):
         def step(state, _):
@@ -207,7 +207,7 @@ def test_in_a_loop_and_in_the_learned_strength():
 
 
 def test_forward_derivatives_are_those_of_the_jax_form():
-    x = picture(7, (5, 6))
+    x = image(7, (5, 6))
     slopes = [
         jax.jvp(lambda lam: term.prox(None, x, 0.0, lam)[1], (0.3,), (1.0,))[1]
         for term in pair(max_iterations=20)
@@ -215,7 +215,7 @@ def test_forward_derivatives_are_those_of_the_jax_form():
     np.testing.assert_allclose(*slopes, atol=1e-10)
 
 
-def test_the_two_forms_look_at_the_gap_equally_often():
+def test_the_two_forms_evaluate_the_gap_equally_often():
     from pipla.prox._kernels import tv_sweep
 
     assert tv_sweep.CHUNK == total_variation._CHUNK

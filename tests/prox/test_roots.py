@@ -1,4 +1,4 @@
-"""The two scalar solvers, against SciPy and against their own equations."""
+"""The scalar equations, against SciPy and against themselves."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from pipla.prox._roots.newton import increasing_root, strength_root
+from pipla import prox
+from pipla.prox._roots.newton import clipped_root, increasing_root
+from pipla.prox._roots.strength import strength_root
 
 dtypes = pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 
@@ -16,12 +18,12 @@ HARD = {
     "cubic": (lambda u: (u**3 - 2, 3 * u**2), 2 ** (1 / 3)),
     # Newton from 3 flies away to ±10^4: only the bracket saves it.
     "arctangent": (lambda u: (jnp.arctan(9 * (u - 0.3)), 9 / (1 + 81 * (u - 0.3) ** 2)), 0.3),
-    # Newton cycles between two points for ever without the safeguard.
+    # Newton cycles between two points forever without the safeguard.
     "cycle": (
         lambda u: (jnp.sign(u - 1) * jnp.sqrt(jnp.abs(u - 1)), 0.5 / jnp.sqrt(jnp.abs(u - 1))),
         1.0,
     ),
-    # A slope that is 0 wherever it does not jump: pure bisection.
+    # A derivative that is 0 wherever it does not jump: pure bisection.
     "step": (lambda u: (jnp.where(u < 0.7, -1.0, 1.0), jnp.zeros_like(u)), 0.7),
     "kinked": (
         lambda u: (u + 50 * jnp.clip(u - 2, -0.01, 0.01), jnp.where(abs(u - 2) < 0.01, 51.0, 1.0)),
@@ -122,3 +124,68 @@ def test_strength_root_of_nothing_is_minus_the_offset(dtype):
         root = strength_root(*(jnp.asarray(v, dtype) for v in (-jnp.inf, offset, 2.0)))
         assert float(root) == pytest.approx(-offset)
         assert root.dtype == dtype
+
+
+# The root in the prox of `LaplaceLocation`. #
+
+_clipped_root = jax.jit(clipped_root)
+
+
+def differences(seed, shape, dtype, scale=3.0):
+    """Half of them rounded: ties, zeros, and terms at a kink."""
+    z = scale * np.random.default_rng(seed).laplace(size=shape)
+    return jnp.asarray(np.where(np.arange(shape[-1]) % 2, z, np.round(z)), dtype)
+
+
+@dtypes
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([1, 2, 7, 50, 300]), st.integers(0, 2**32), st.floats(-5, 4), st.floats(-2, 3)
+)
+def test_clipped_root_solves_its_equation(dtype, d, seed, ratio, scale):
+    z, ratio = differences(seed, (d,), dtype, 10**scale), dtype(10**ratio)
+    root = np.float64(_clipped_root(z, ratio))
+    z, ratio = np.asarray(z, np.float64), np.float64(ratio)
+    excess = root - ratio * np.clip(z - root, -1, 1).sum()
+    steepness = 1 + ratio * np.sum(np.abs(z - root) < 1 + 1e-3)
+    assert abs(excess) <= 8 * jnp.finfo(dtype).eps * (1 + np.abs(root)) * steepness
+
+
+@dtypes
+def test_clipped_root_under_vmap_also_twice_and_with_unbatched_parts(dtype):
+    z = differences(1, (4, 3, 20), dtype)
+    ratios = jnp.asarray([0.1, 1.0, 3.0, 0.0], dtype)
+    roots = jax.jit(jax.vmap(jax.vmap(clipped_root, (0, None))))(z, ratios)
+    assert roots.shape == (4, 3)
+    assert roots.dtype == dtype
+    np.testing.assert_array_equal(roots[3], 0)
+    np.testing.assert_allclose(roots[2, 1], _clipped_root(z[2, 1], ratios[2]), rtol=2e-6)
+
+
+def test_clipped_root_in_half_precision_and_of_an_empty_x():
+    z = jnp.asarray([0.5, 9.0], jnp.bfloat16)
+    assert _clipped_root(z, jnp.ones((), jnp.bfloat16)) == jnp.bfloat16(0.75)
+    assert _clipped_root(jnp.zeros(0), jnp.ones(())) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_clipped_root_ends_whatever_it_is_given(bad):
+    z = differences(2, (9,), np.float64)
+    _clipped_root(z.at[3].set(bad), jnp.asarray(1.0)).block_until_ready()
+    _clipped_root(z, jnp.asarray(bad)).block_until_ready()
+    _, x = prox.LaplaceLocation().prox(0.0, z.at[3].set(bad), 0.1, 0.1)
+    assert not np.isfinite(x[3])  # so that a run notices
+
+
+def test_clipped_root_has_the_derivatives_of_its_equation():
+    z, ratio, h = differences(3, (12,), np.float64) + 0.013, jnp.asarray(0.7), 1e-6
+    gradient = jax.grad(clipped_root, (0, 1))(z, ratio)
+    forward = jax.jacfwd(clipped_root)(z, ratio)
+    np.testing.assert_allclose(gradient[0], forward, rtol=1e-12)
+    for i in range(12):
+        step = h * np.eye(12)[i]
+        numeric = (_clipped_root(z + step, ratio) - _clipped_root(z - step, ratio)) / (2 * h)
+        assert float(gradient[0][i]) == pytest.approx(float(numeric), abs=1e-8)
+    numeric = (_clipped_root(z, ratio + h) - _clipped_root(z, ratio - h)) / (2 * h)
+    assert float(gradient[1]) == pytest.approx(float(numeric), abs=1e-8)
+    assert float(gradient[1]) != 0
