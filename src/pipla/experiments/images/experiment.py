@@ -1,12 +1,13 @@
-"""Experiments in which pictures are what matters: how near each row came, and its cost."""
+"""Experiments about restored images: the quality that each row reaches, and its cost."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,197 +17,211 @@ from pipla.algorithms import RPL
 from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
-from pipla.experiments.base import Entry, Experiment, Method, Outcome, Task
-from pipla.experiments.images.restorers import Amount
-from pipla.experiments.images.rows import PROTOCOLS, PictureEntry, PicturePreset
-from pipla.experiments.images.summary import summarise
-from pipla.experiments.images.tables import SETTING, picture_table, reference_words
+from pipla.experiments.base import Experiment, Outcome, mean_sd
+from pipla.experiments.images.restorers import Budget
+from pipla.experiments.images.rows import ImageEntry, ImagePreset, ImageRow, summarise
+from pipla.experiments.images.tables import SETTING, image_table, reference_sentence
 from pipla.experiments.published import published_problem
 from pipla.experiments.results import Results
 from pipla.imaging.metrics import psnr
 from pipla.imaging.restoration import restore
-from pipla.problems.image_deblurring import Deblurring, deblurring
-from pipla.report.page import Section, Table, Text
+from pipla.problems import Deblurring, deblurring
+from pipla.problems.image_deblurring import Protocol
+from pipla.report.page import Cell, Section, Table, Text, fixed
 
-#: The larger of the two step sizes from which the reference is extrapolated, and where both begin.
+#: The protocol by which each image is blurred.
+PROTOCOLS: dict[str, Protocol] = {"guitar": "paper", "boat": "bsnr30", "camera": "bsnr30"}
+#: The larger of the two step sizes from which the reference is extrapolated, and the first step
+#: size of both runs.
 REFERENCE_STEP = 0.02
 FIRST_STEP = 0.3
-#: Steps of the trial from which the duration is estimated.
+#: Steps of the trial run from which the duration is estimated.
 TRIAL_STEPS = 10
 
 
-class Pictures:
-    """The blurred pictures of a run, each made when it is asked for."""
+class Images:
+    """The blurred images of a run, each made when it is first used.
 
-    def __init__(self, crop: int | None, seed: int) -> None:
-        self.crop, self.seed = crop, seed
+    Arguments:
+        names: which images there are.
+        crop: the size of the crops of camera and boat; `None` for whole images.
+        seed: the seed of the noise.
+    """
 
-    @functools.lru_cache(maxsize=4)  # noqa: B019 - lives as long as the run
-    def problem(
-        self, picture: str, replicate: int = 0, published: bool = False, iterations: int = 5
-    ) -> Deblurring:
-        """One of them; replicates have noises of their own."""
-        problem = deblurring(
-            picture,
-            protocol=PROTOCOLS[picture],
-            crop=None if picture == "guitar" else self.crop,
+    def __init__(self, names: Sequence[str], crop: int | None, seed: int) -> None:
+        self.names, self.crop, self.seed = tuple(names), crop, seed
+        self.problem = functools.lru_cache(maxsize=4)(self._problem)
+
+    def _problem(self, image: str, replicate: int = 0, iterations: int = 5) -> Deblurring:
+        """A blurred image. Each replicate has its own noise."""
+        return deblurring(
+            image,
+            protocol=PROTOCOLS[image],
+            crop=None if image == "guitar" else self.crop,
             seed=self.seed + replicate,
             iterations=iterations,
         )
-        return published_problem(problem) if published else problem
 
 
-class RestoredPictures(Method):
-    """Rows are ways to restore a picture; the reference is the strength that maximises the marginal
-    likelihood, by the exact flow at two small steps and extrapolation to none.
+class ImageJob(NamedTuple):
+    """What all rows of one run share."""
+
+    images: Images
+    preset: ImagePreset
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageExperiment(Experiment[ImageEntry, ImagePreset, ImageJob, ImageRow]):
+    """Rows are ways to restore an image. The reference is the strength that maximises the marginal
+    likelihood: exact flow at two small step sizes, extrapolated to 0.
+
+    Attributes:
+        images: the names of the images with (`True`) and without (`False`) `$PIPLA_DATA`.
     """
 
-    def available(self, experiment: Experiment, preset: PicturePreset) -> Sequence[Entry]:
-        wanted = experiment.problem(bool(os.environ.get("PIPLA_DATA")))
-        return [
-            e for e in experiment.entries if isinstance(e, PictureEntry) and e.picture in wanted
-        ]
+    row_type: ClassVar[type[ImageRow]] = ImageRow
 
-    def expected(self, experiment: Experiment, results: Results) -> Sequence[Entry]:
-        return [e for e in experiment.entries if e.detail in results.reference["pictures"]]
+    images: Callable[[bool], Sequence[str]]
 
-    def why_not(self, experiment: Experiment) -> str:
-        pictures = experiment.problem(bool(os.environ.get("PIPLA_DATA")))
+    def available(self, preset: ImagePreset) -> Sequence[ImageEntry]:
+        return [entry for entry in self.entries if entry.image in self._names()]
+
+    def expected(self, results: Results[ImageRow]) -> Sequence[ImageEntry]:
+        return [entry for entry in self.entries if entry.image in results.reference["images"]]
+
+    def unavailable(self) -> str:
         return (
-            f"Pictures are {' and '.join(pictures)}: guitar and boat lie in the folder that "
-            "PIPLA_DATA names, camera comes with scikit-image."
+            f"The images are {' and '.join(self._names())}: guitar and boat are read from the "
+            "folder in PIPLA_DATA, camera comes with scikit-image."
         )
 
-    def prepare(self, experiment: Experiment, preset: PicturePreset) -> tuple[Any, dict[str, Any]]:
-        names = experiment.problem(bool(os.environ.get("PIPLA_DATA")))
-        noted = {
-            "data": f"pictures: {', '.join(names)}",
-            "float64": jnp.result_type(float) == jnp.float64,
+    def prepare(self, preset: ImagePreset, seed: int) -> tuple[ImageJob, dict[str, Any]]:
+        names = self._names()
+        return ImageJob(Images(names, preset.crop, seed), preset, seed), {
+            "data": f"images: {', '.join(names)}",
             "from_folder": bool(os.environ.get("PIPLA_DATA")),
+            "float64": jnp.result_type(float) == jnp.float64,
         }
-        return list(names), noted
 
-    def estimate(self, task: Task, entries: Sequence[Entry], results: Results) -> float:
+    def estimate(
+        self, job: ImageJob, entries: Sequence[ImageEntry], results: Results[ImageRow]
+    ) -> float:
         """From a few steps of the recommended rule, by evaluations and pixels."""
-        rows = [entry for entry in entries if isinstance(entry, PictureEntry)]
-        pictures = _pictures(task)
-        sizes = {row.picture: pictures.problem(row.picture).truth.size for row in rows}
-        trial = pictures.problem(rows[0].picture)
+        names = {entry.image for entry in entries}
+        sizes = {name: job.images.problem(name).truth.size for name in names}
+        trial = job.images.problem(entries[0].image)
         found = restore(
             trial.operator, trial.observed, trial.noise, num_steps=TRIAL_STEPS, maximise=False
         ).result
         one = found.seconds / (2 * TRIAL_STEPS * trial.truth.size)
         wanted = sum(
-            row.replicates(task.preset)
-            * row.evaluations(task.preset, row.steps(task.preset))
-            * sizes[row.picture]
-            for row in rows
+            entry.replicates(job.preset)
+            * entry.evaluations(entry.steps(job.preset))
+            * sizes[entry.image]
+            for entry in entries
         )
         if not results.reference:
-            runs = task.preset.reference_replicates * 3 * task.preset.reference_steps
+            runs = job.preset.reference_replicates * 3 * job.preset.reference_steps
             wanted += 2 * runs * sum(sizes.values())
-        return one * wanted + found.compile_seconds * len(rows)
+        return one * wanted + found.compile_seconds * len(entries)
 
-    def reference(self, task: Task, progress: bool | None) -> dict[str, Any]:
-        """Of every picture; `theta` and `stderr` are those of the first one."""
-        each = {name: _reference(task, name, progress) for name in task.problem}
+    def reference(self, job: ImageJob, progress: bool | None) -> dict[str, Any]:
+        """One reference per image; `theta` and `stderr` are those of the first image."""
+        each = {name: _reference(job, name, progress) for name in job.images.names}
         first = next(iter(each.values()))
         return {
             "theta": first["theta"],
             "stderr": first["stderr"],
             "method": f"reflected-prox Langevin at steps {REFERENCE_STEP:g} and "
-            f"{REFERENCE_STEP / 2:g}, {task.preset.reference_replicates} runs each, extrapolated "
+            f"{REFERENCE_STEP / 2:g}, {job.preset.reference_replicates} runs each, extrapolated "
             "to 0; the error is the Monte-Carlo error combined with half of the extrapolation",
             "seconds": sum(found["seconds"] for found in each.values()),
-            "pictures": each,
+            "images": each,
         }
 
     def row(
-        self, task: Task, entry: Entry, reference: dict[str, Any], progress: bool | None
-    ) -> Outcome:
-        assert isinstance(entry, PictureEntry)
-        pictures = _pictures(task)
+        self, job: ImageJob, entry: ImageEntry, reference: dict[str, Any], progress: bool | None
+    ) -> Outcome[ImageRow]:
         problems, found = [], []
-        for replicate in range(entry.replicates(task.preset)):
-            published = entry.variant == "published"
-            problem = pictures.problem(entry.picture, replicate, published)
-            if published:
-                problem = problem._replace(theta=task.preset.published_theta)
-            amount = Amount(
-                entry.particles(task.preset),
-                entry.steps(task.preset),
-                # Depends on the seed and the row only, not on which other rows are run.
-                (task.seed + 1000 * replicate + zlib.crc32(entry.id.encode())) % 2**31,
+        for replicate in range(entry.replicates(job.preset)):
+            problem = job.images.problem(entry.image, replicate)
+            if entry.variant == "published":
+                problem = published_problem(problem, job.preset.published_theta)
+            budget = Budget(
+                entry.num_particles,
+                entry.steps(job.preset),
+                # Depends on the seed and the row only, not on the other rows of the run.
+                (job.seed + 1000 * replicate + zlib.crc32(entry.id.encode())) % 2**31,
                 first=replicate == 0,
                 progress=progress,
             )
             problems.append(problem)
-            found.append(entry.restorer(problem, amount))
-        return summarise(task, entry, problems, found, reference["pictures"][entry.picture])
+            found.append(entry.restorer(problem, budget))
+        return summarise(entry, problems, found, reference["images"][entry.image])
 
-    def compare(self, results: Results) -> None:
-        """Nothing: each row is compared with the reference alone."""
+    def compare(self, results: Results[ImageRow]) -> None:
+        """Nothing to do: each row is compared with the reference alone."""
 
-    def sentence(self, row: dict[str, Any]) -> str:
-        strength = "" if row["strength"] is None else f"t = {row['strength']:.4f}, "
-        best = "" if row["map_psnr"] is None else f", MAP {row['map_psnr']:.2f} dB"
+    def sentence(self, row: ImageRow) -> str:
+        strength = "" if row.strength is None else f"t = {row.strength:.4f}, "
+        quality = "" if row.map_psnr is None else f", MAP {row.map_psnr:.2f} dB"
         return (
-            f"{row['detail']}, {row['label']}: {strength}{row['psnr']:.2f} dB, SSIM "
-            f"{row['ssim']:.3f}{best}, {row['seconds']:.1f} s"
+            f"{row.image}, {row.label}: {strength}{row.psnr:.2f} dB, SSIM "
+            f"{row.ssim:.3f}{quality}, {row.seconds:.1f} s"
         )
 
     def reference_sentence(self, reference: dict[str, Any]) -> str:
-        return reference_words(reference)
+        return reference_sentence(reference)
 
-    def setting(self, experiment: Experiment, results: Results) -> list[str]:
+    def setting(self, results: Results[ImageRow]) -> list[str]:
         settings = results.settings
         crop = settings["crop"]
         size = f", camera and boat cropped to {crop}×{crop}" if crop else ", whole"
-        published = any(entry.variant == "published" for entry in experiment.entries)
+        published = any(entry.variant == "published" for entry in self.entries)
         where = f" Published rows start at theta = {settings['published_theta']:g}."
         return [
             f"Data: {settings['data']}{size}. Preset {results.preset}, seed {results.seed}, "
-            f"{'float64' if settings['float64'] else 'float32'}; noises: "
+            f"{'float64' if settings['float64'] else 'float32'}; noise realisations: "
             f"{settings['replicates']}, and {settings['slow_replicates']} for rows of thousands of "
             f"steps.{where if published else ''}",
-            f"{reference_words(results.reference)} ({results.reference['method']}).",
+            f"{reference_sentence(results.reference)} ({results.reference['method']}).",
         ]
 
-    def tables(self, results: Results) -> list[Section]:
-        return [Section("Restorations", [Text(SETTING), picture_table(results)])]
+    def tables(self, results: Results[ImageRow]) -> list[Section]:
+        return [Section("Restorations", [Text(SETTING), image_table(results)])]
 
-    def summary(self, results: Results) -> Table:
-        return picture_table(results)
+    def summary(self, results: Results[ImageRow]) -> Table:
+        return image_table(results)
+
+    def compared(self, row: ImageRow) -> dict[str, Cell | None]:
+        return {
+            "theta": mean_sd(row.theta_mean, row.theta_sd, 3),
+            "PSNR": fixed(row.psnr, 2),
+            "distance": fixed(row.distance_to_reference, 4),
+            "seconds": fixed(row.seconds, 1),
+        }
+
+    def _names(self) -> Sequence[str]:
+        return self.images(bool(os.environ.get("PIPLA_DATA")))
 
 
-RESTORED = RestoredPictures()
-
-
-def _pictures(task: Task) -> Pictures:
-    return _shared(task.preset.crop, task.seed)
-
-
-@functools.lru_cache(maxsize=1)
-def _shared(crop: int | None, seed: int) -> Pictures:
-    return Pictures(crop, seed)
-
-
-def _reference(task: Task, name: str, progress: bool | None) -> dict[str, Any]:
-    """The strength without bias, its error, and how good the posterior mean is there."""
-    problem = _pictures(task).problem(name, iterations=10)
+def _reference(job: ImageJob, name: str, progress: bool | None) -> dict[str, Any]:
+    """The strength without bias, its error, and the PSNR of the posterior mean."""
+    problem = job.images.problem(name, iterations=10)
     found: list[list[Result]] = []
     for share in (1, 2):
-        steps, step = share * task.preset.reference_steps, REFERENCE_STEP / share
+        steps, step = share * job.preset.reference_steps, REFERENCE_STEP / share
         found.append([])
-        for replicate in range(task.preset.reference_replicates):
+        for replicate in range(job.preset.reference_replicates):
             result = run(
                 problem.model,
                 RPL(step, first=FIRST_STEP / step),
                 theta=jnp.asarray(problem.theta, jnp.result_type(float)),
-                particles=problem.cloud(jax.random.key(0), 2),
+                particles=problem.particles(jax.random.key(0), 2),
                 num_steps=steps,
                 burn_in=steps // 3,
-                key=jax.random.key(task.seed + 10 * replicate + share),
+                key=jax.random.key(job.seed + 10 * replicate + share),
                 save=Save(moments_every=1),
                 progress=progress,
             )
@@ -229,11 +244,11 @@ def _reference(task: Task, name: str, progress: bool | None) -> dict[str, Any]:
 
 
 def _mean_theta(results: Sequence[Result]) -> tuple[float, float]:
-    """The mean over runs, and its error: by their spread, or by that inside of them if larger.
+    """The mean over runs and its standard error: between runs or within runs, the larger one.
 
     Two runs may agree by chance.
     """
     thetas = [float(result.theta) for result in results]
-    inside = float(np.sqrt(np.sum([float(r.theta_stderr) ** 2 for r in results]))) / len(results)
+    within = float(np.sqrt(np.sum([float(r.theta_stderr) ** 2 for r in results]))) / len(results)
     between = float(np.std(thetas, ddof=1) / np.sqrt(len(thetas))) if len(thetas) > 1 else 0.0
-    return float(np.mean(thetas)), max(inside, between)
+    return float(np.mean(thetas)), max(within, between)

@@ -18,7 +18,9 @@ from pipla.engine.result import Result, Status
 from pipla.engine.run import resume, run
 from pipla.engine.save import Save
 from pipla.imaging.metrics import mse, psnr, ssim
-from pipla.problems.image_deblurring import Deblurring
+from pipla.problems import Deblurring
+
+Start = Any
 
 
 class Watched(NamedTuple):
@@ -26,7 +28,7 @@ class Watched(NamedTuple):
 
     result: Result
     mean: np.ndarray
-    deviation: np.ndarray
+    std: np.ndarray
     curves: dict[str, np.ndarray]
 
 
@@ -50,6 +52,7 @@ def watch(
     num_particles: int,
     num_steps: int,
     key: Any,
+    start: Start = Deblurring.particles,
     progress: bool | None = None,
 ) -> Watched:
     """Run an algorithm; a run that does not stay finite ends early."""
@@ -65,7 +68,7 @@ def watch(
                     problem.model,
                     algorithm,
                     theta=jnp.asarray(problem.theta, jnp.result_type(float)),
-                    particles=problem.cloud(start_key, num_particles),
+                    particles=start(problem, start_key, num_particles),
                     num_steps=int(step),
                     burn_in=0,
                     key=run_key,
@@ -97,16 +100,16 @@ def watch(
 
 
 #: MSE and SSIM of the cloud are means over its particles, as the paper has them.
-_MEASURES = ("theta", "cloud_mse", "cloud_ssim", "psnr", "seconds")
+_MEASURES = ("theta", "particle_mse", "particle_ssim", "psnr", "seconds")
 
 
 def _seen(problem: Deblurring, result: Result, estimate: np.ndarray) -> dict[str, float]:
-    cloud = np.asarray(result.particles)
+    particles = np.asarray(result.particles)
     return {
         "steps": result.num_steps,
         "theta": float(result.theta_last),
-        "cloud_mse": float(np.mean([mse(x, problem.truth) for x in cloud])),
-        "cloud_ssim": float(np.mean([ssim(x, problem.truth) for x in cloud])),
+        "particle_mse": float(np.mean([mse(x, problem.truth) for x in particles])),
+        "particle_ssim": float(np.mean([ssim(x, problem.truth) for x in particles])),
         "psnr": psnr(estimate, problem.truth),
         "seconds": result.seconds,
     }
