@@ -11,7 +11,7 @@ import pipla
 from pipla.experiments import find, load, run
 from pipla.experiments.images.experiment import ImageExperiment
 from pipla.experiments.images.rows import first_lasting
-from pipla.experiments.images.watch import looks, watch
+from pipla.experiments.images.watch import record_steps, watch
 from pipla.experiments.page import rebuild
 from pipla.experiments.published import published_particles, published_problem
 from pipla.operators import WindowMean, blur
@@ -142,8 +142,8 @@ def test_a_curve_has_converged_when_it_stays_for_as_long_again():
     assert first_lasting(np.zeros(10, bool), steps) is None
 
 
-def test_half_of_a_look_is_a_look():
-    at = looks(100)
+def test_half_of_a_recorded_step_is_recorded():
+    at = record_steps(100)
     assert at[0] == 1
     assert at[-1] == 100
     assert {2, 4, 8, 16, 32, 64} <= set(at)

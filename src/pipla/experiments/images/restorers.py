@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
 
 from pipla.algorithms import RPL
 from pipla.algorithms.base import Algorithm
@@ -17,7 +16,7 @@ from pipla.engine.map_estimate import map_estimate
 from pipla.engine.result import Status
 from pipla.experiments.base import six_digits
 from pipla.experiments.images import peers
-from pipla.experiments.images.watch import watch
+from pipla.experiments.images.watch import Start, watch
 from pipla.imaging.metrics import mse
 from pipla.imaging.restoration import restore
 from pipla.operators import blur
@@ -71,8 +70,6 @@ class Restored(NamedTuple):
 
 
 Restorer = Callable[[Deblurring, Budget], Restored]
-#: The particles at the start of a run.
-Start = Callable[[Deblurring, Key[Array, ""], int], Array]
 
 
 def chain(
