@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pipla import _checks
+from pipla._extras import extra
 from pipla.imaging.metrics import mse
 
 Operator = Callable[[np.ndarray], np.ndarray]
@@ -23,7 +24,8 @@ def unsupervised_wiener(y: np.ndarray, kernel: np.ndarray, seed: int = 0) -> np.
     scikit-image's Gibbs sampler (Orieux, Giovannelli and Rodet 2010) with its default settings.
     It starts at precisions of 1, so it works better for images in 0 to 255 than in 0 to 1.
     """
-    from skimage.restoration import unsupervised_wiener as restore
+    with extra("imaging", "the unsupervised Wiener filter"):
+        from skimage.restoration import unsupervised_wiener as restore
 
     restored, _ = restore(np.asarray(y, np.float64), kernel, clip=False, rng=seed)
     return restored
@@ -32,7 +34,9 @@ def unsupervised_wiener(y: np.ndarray, kernel: np.ndarray, seed: int = 0) -> np.
 def oracle_wiener(y: np.ndarray, kernel: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """The Wiener filter with a prior on the Laplacian, regularised for the least error."""
     from scipy.optimize import minimize_scalar
-    from skimage.restoration import wiener
+
+    with extra("imaging", "the Wiener filter"):
+        from skimage.restoration import wiener
 
     def restore(exponent: float) -> np.ndarray:
         return wiener(np.asarray(y, np.float64), kernel, 10.0**exponent, clip=False)
