@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipla.problems.logistic_regression import potential
-from pipla.problems.sigmoid import END, even_softplus, odd_sigmoid
+from pipla.problems.sigmoid import even_softplus, odd_sigmoid
 
-FAR = np.array([0.0, 1e-30, 1e-6, 0.5, END - 1e-5, END, END + 1e-5, 88.0, 1e4, 1e30, np.inf])
+FAR = np.array([0.0, 1e-30, 1e-6, 0.5, 16.0, 88.0, 1e4, 1e30, np.inf])
 
 
 def _arguments(dtype):

@@ -13,5 +13,5 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("experiment") / "toy"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PIPLA_DATA", raising=False)
-        run("toy", "tiny", algorithms=CHOSEN, out=folder, say=lambda line: None, progress=False)
+        run("toy", "tiny", algorithms=CHOSEN, out=folder, log=lambda line: None, progress=False)
     return folder

@@ -1,4 +1,4 @@
-r"""A check of the uniform reference that shares nothing with the library: plain NumPy.
+r"""A check of the uniform reference in plain NumPy, which shares no code with the library.
 
 With x = theta z and z uniform on the unit box, d log p(y | theta) / d theta is minus the posterior
 mean of z . grad g1(theta z). It is estimated at a few theta by a Metropolis sampler that moves one
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def score(features, labels, theta, chains, sweeps, burn_in, rng, width=0.35):
-    """The derivative of the log marginal likelihood at theta, one estimate a chain."""
+    """The derivative of the log marginal likelihood at theta, one estimate per chain."""
     dimension = features.shape[1]
     z = rng.uniform(-1, 1, size=(chains, dimension))
     logits = theta * z @ features.T
@@ -33,8 +33,8 @@ def score(features, labels, theta, chains, sweeps, burn_in, rng, width=0.35):
             logits[taken], softplus[taken] = moved[taken], value[taken]
             z[taken, j] = proposed[taken]
         if sweep >= burn_in:
-            slope = 1 / (1 + np.exp(-logits)) - labels
-            total -= np.einsum("ci,ci->c", slope, logits) / theta
+            gradient = 1 / (1 + np.exp(-logits)) - labels
+            total -= np.einsum("ci,ci->c", gradient, logits) / theta
     return total / (sweeps - burn_in)
 
 

@@ -67,7 +67,7 @@ def test_list_shows_every_experiment():
     assert "tiny" not in result.stdout
 
 
-def test_run_goes_on_with_a_finished_folder_and_prints_its_table(finished):
+def test_run_resumes_a_finished_folder_and_prints_its_table(finished):
     result = call(
         "experiment", "run", "toy", "--preset", "tiny", "--algorithms", "ppgd", "--out", finished
     )
@@ -84,7 +84,7 @@ def test_compare_puts_runs_side_by_side(finished, tmp_path):
     assert "ppgd-exact-corrected" in result.stdout
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch):
     from pipla.experiments.theta import measure
 
     def stop(*args, **options):

@@ -1,4 +1,4 @@
-"""Deblurring: the published error and its signature, the measures, the pages with their strips."""
+"""Deblurring: the published error, the measures, and the pages with their panels."""
 
 import json
 
@@ -9,16 +9,17 @@ import pytest
 
 import pipla
 from pipla.experiments import find, load, run
-from pipla.experiments.images.restored import RESTORED
-from pipla.experiments.images.summary import within
-from pipla.experiments.images.watch import looks, watch
+from pipla.experiments.images.experiment import ImageExperiment
+from pipla.experiments.images.rows import first_lasting
+from pipla.experiments.images.watch import record_steps, watch
 from pipla.experiments.page import rebuild
+from pipla.experiments.published import published_particles, published_problem
 from pipla.operators import WindowMean, blur
 from pipla.problems import deblurring
 from pipla.prox import TotalVariation
-from tests.experiments.test_results import ROW_KEYS
+from tests.experiments.test_results import ROW_KEYS, THETA_KEYS
 
-QUIET = {"say": lambda line: None, "progress": False}
+QUIET = {"log": lambda line: None, "progress": False}
 LAM = jnp.asarray(0.4)
 
 
@@ -34,32 +35,32 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def published():
-    return deblurring("camera", crop=32, published=True)
+    return published_problem(deblurring("camera", crop=32))
 
 
 # The published model. #
 
 
 def test_the_published_prox_reaches_particle_0_only(published):
-    theta, cloud = jnp.asarray(-1.0), published.cloud(jax.random.key(0), 4)
+    theta, particles = jnp.asarray(-1.0), published_particles(published, jax.random.key(0), 4)
     model = published.model
-    point = model.solve(theta, cloud, 0.0, LAM, model.warm_start(theta, cloud))
-    _, expected = model.nonsmooth.prox(theta, cloud[0], 0.0, LAM)
+    point = model.solve(theta, particles, 0.0, LAM, model.warm_start(theta, particles))
+    _, expected = model.nonsmooth.prox(theta, particles[0], 0.0, LAM)
     np.testing.assert_array_equal(point.x[0], expected)
     assert not point.x[1:].any()
     assert np.abs(point.x[0]).min() > 1
 
 
 def test_the_corrected_prox_reaches_every_particle(tiny, published):
-    theta, cloud = jnp.asarray(-1.0), published.cloud(jax.random.key(0), 4)
+    theta, particles = jnp.asarray(-1.0), published_particles(published, jax.random.key(0), 4)
     model = tiny.model
-    point = model.solve(theta, cloud, jnp.zeros(()), LAM, model.warm_start(theta, cloud))
-    for particle, x in zip(cloud, point.x, strict=True):
+    point = model.solve(theta, particles, jnp.zeros(()), LAM, model.warm_start(theta, particles))
+    for particle, x in zip(particles, point.x, strict=True):
         np.testing.assert_allclose(x, model.nonsmooth.prox(theta, particle, 0.0, LAM)[1])
 
 
 def test_the_published_value_is_isotropic_and_its_prox_anisotropic(published):
-    x = published.cloud(jax.random.key(0), 1)[0]
+    x = published_particles(published, jax.random.key(0), 1)[0]
     theta, term = jnp.asarray(0.3), published.model.nonsmooth
     isotropic = TotalVariation(isotropic=True)
     expected = jnp.exp(theta) * isotropic.value(None, x) - x.size * theta
@@ -75,28 +76,28 @@ def test_the_published_value_is_isotropic_and_its_prox_anisotropic(published):
 def test_published_theta_steps_as_in_the_paper(published):
     """Gradient divided by d, noise √(2 gamma/N) not (E13)."""
     count, step, theta = 4, 0.01, jnp.asarray(-1.0)
-    cloud = published.cloud(jax.random.key(0), count)
+    particles = published_particles(published, jax.random.key(0), count)
     quiet, noisy = (
         make(step, 0.4, theta_update="gradient") for make in (pipla.MYPGD, pipla.MYIPLA)
     )
 
     def moved(algorithm, keys):
-        state = algorithm.init(published.model, theta, cloud)
+        state = algorithm.init(published.model, theta, particles)
         return jax.lax.map(lambda key: algorithm.step(key, state, published.model)[0].theta, keys)
 
     (still,) = moved(quiet, jax.random.split(jax.random.key(0), 1))
     thrown = moved(noisy, jax.random.split(jax.random.key(1), 200))
-    variation = np.mean([TotalVariation(isotropic=True).value(None, x) for x in cloud])
-    drift = step * (1 - np.exp(-1.0) * variation / cloud[0].size)
+    variation = np.mean([TotalVariation(isotropic=True).value(None, x) for x in particles])
+    drift = step * (1 - np.exp(-1.0) * variation / particles[0].size)
     np.testing.assert_allclose(still - theta, drift, rtol=1e-6)
     scatter = np.std(thrown)  # its own error: 5 %; five of them
     assert abs(scatter / np.sqrt(2 * step / count) - 1) < 0.25
 
 
 def test_published_particles_start_at_50(published):
-    cloud = published.cloud(jax.random.key(0), 20)
-    assert abs(cloud.mean() - 50) < 5 * 10 / np.sqrt(cloud.size)
-    assert abs(cloud.std() - 10) < 5 * 10 / np.sqrt(2 * cloud.size)
+    particles = published_particles(published, jax.random.key(0), 20)
+    assert abs(particles.mean() - 50) < 5 * 10 / np.sqrt(particles.size)
+    assert abs(particles.std() - 10) < 5 * 10 / np.sqrt(2 * particles.size)
 
 
 # The problem. #
@@ -111,7 +112,7 @@ def test_the_noise_is_a_thousandth_of_the_variance(tiny):
 
 
 def test_the_crop_is_the_middle(tiny):
-    whole = pipla.problems.find_picture("camera")
+    whole = pipla.problems.find_image("camera")
     np.testing.assert_array_equal(tiny.truth, whole[240:272, 240:272])
 
 
@@ -133,16 +134,16 @@ def test_unknown_protocols_are_refused():
 # Measures. #
 
 
-def test_a_curve_is_there_when_it_stays_for_as_long_again():
+def test_a_curve_has_converged_when_it_stays_for_as_long_again():
     steps = np.arange(1, 11)
     curve = np.array([0, 1, 1, 0, 1, 1, 1, 1, 1, 1], bool)
-    assert within(curve, steps) == 5
-    assert within(np.array([0, 1, 1, 1, 0, 0, 0, 0, 0, 0], bool), steps) == 2
-    assert within(np.zeros(10, bool), steps) is None
+    assert first_lasting(curve, steps) == 5
+    assert first_lasting(np.array([0, 1, 1, 1, 0, 0, 0, 0, 0, 0], bool), steps) == 2
+    assert first_lasting(np.zeros(10, bool), steps) is None
 
 
-def test_half_of_a_look_is_a_look():
-    at = looks(100)
+def test_half_of_a_recorded_step_is_recorded():
+    at = record_steps(100)
     assert at[0] == 1
     assert at[-1] == 100
     assert {2, 4, 8, 16, 32, 64} <= set(at)
@@ -157,7 +158,7 @@ def test_the_estimate_is_the_average_over_the_last_half(tiny):
         tiny.model,
         algorithm,
         theta=jnp.asarray(tiny.theta),
-        particles=tiny.cloud(start_key, 2),
+        particles=tiny.particles(start_key, 2),
         num_steps=16,
         key=run_key,
         burn_in=0,
@@ -166,7 +167,7 @@ def test_the_estimate_is_the_average_over_the_last_half(tiny):
     )
     half = whole.saved_particles[8:]
     np.testing.assert_allclose(seen.mean, half.mean(axis=(0, 1)))
-    np.testing.assert_allclose(seen.deviation, half.std(axis=(0, 1)), rtol=1e-6)
+    np.testing.assert_allclose(seen.std, half.std(axis=(0, 1)), rtol=1e-6)
     np.testing.assert_array_equal(seen.result.theta_trace, whole.theta_trace)
 
 
@@ -183,24 +184,24 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_rows_hold_what_every_experiment_promises_and_pictures_besides(finished):
+def test_rows_hold_the_fields_of_every_experiment_and_those_of_images(finished):
     content = json.loads((finished / "results.json").read_text())
     assert [row["variant"] for row in content["rows"]] == ["published", "corrected", "recommended"]
     for row in content["rows"]:
         assert set(row) >= ROW_KEYS
-        assert row["nmse_last"] is None
-        assert all(np.isfinite(row[name]) for name in ("strength", "psnr", "ssim", "cloud_mse"))
+        assert not set(row) & THETA_KEYS  # no theta generated a photograph
+        assert all(np.isfinite(row[name]) for name in ("strength", "psnr", "ssim", "particle_mse"))
     assert content["rows"][0]["map_psnr"] is None
     ours = content["rows"][2]
     assert ours["evaluations"] == 600
     assert ours["psnr"] > 30 > content["rows"][0]["psnr"]
-    assert set(content["reference"]["pictures"]) == {"camera"}
+    assert set(content["reference"]["images"]) == {"camera"}
 
 
-def test_the_page_has_strips_and_curves_and_says_why(finished):
+def test_the_page_has_panels_and_curves_and_says_why(finished):
     page = (finished / "report.html").read_text()
     names = sorted(path.name for path in (finished / "figures").iterdir())
-    assert names == ["camera-curves.png", "camera-strip.png"]
+    assert names == ["camera-curves.png", "camera-panel.png"]
     assert page.count("<img") == 2
     assert "which reads particle 0 only" in page
     assert "4 of 7 rows have not been run" in page
@@ -209,7 +210,7 @@ def test_the_page_has_strips_and_curves_and_says_why(finished):
 
 
 def test_a_finished_row_is_not_run_again(finished, monkeypatch):
-    monkeypatch.setattr(type(RESTORED), "row", lambda *a: pytest.fail("ran again"))
+    monkeypatch.setattr(ImageExperiment, "row", lambda *a: pytest.fail("ran again"))
     before = (finished / "results.json").read_bytes()
     run("deblurring", "tiny", algorithms=("RPL",), out=finished, **QUIET)
     assert (finished / "results.json").read_bytes() == before
@@ -217,19 +218,19 @@ def test_a_finished_row_is_not_run_again(finished, monkeypatch):
 
 def test_without_the_data_only_the_camera_is_there(monkeypatch, tmp_path):
     experiment = find("deblurring")
-    here = RESTORED.available(experiment, experiment.presets["tiny"])
+    here = experiment.available(experiment.presets["tiny"])
     assert {entry.detail for entry in here} == {"camera"}
     monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
-    assert len(RESTORED.available(experiment, experiment.presets["tiny"])) == 3 * len(here)
+    assert len(experiment.available(experiment.presets["tiny"])) == 3 * len(here)
 
 
 def test_the_benchmark_measures_peers_and_oracles(tmp_path):
     wanted = ("recommended", "Wiener", "MAP")
     results = run("deblurring-benchmark", "tiny", algorithms=wanted, out=tmp_path / "out", **QUIET)
     ours, wiener, oracle = results.rows
-    assert ours["replicates"] == len(ours["each"]["psnr"]) == 2
-    assert wiener["strength"] is None
-    assert oracle["map_psnr"] >= ours["map_psnr"] - 0.1  # the search has a tolerance
+    assert ours.replicates == len(ours.each["psnr"]) == 2
+    assert wiener.strength is None
+    assert oracle.map_psnr >= ours.map_psnr - 0.1  # the search has a tolerance
     assert load(tmp_path / "out").rows == results.rows
     page = (tmp_path / "out" / "report.html").read_text()
     assert "chosen by looking at the truth" in page

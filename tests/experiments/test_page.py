@@ -1,5 +1,6 @@
-"""The page: rebuilt from the files alone, and looked at in a browser."""
+"""The page: rebuilt from the files alone, and opened in a browser."""
 
+import dataclasses
 import shutil
 from types import SimpleNamespace
 
@@ -10,7 +11,8 @@ from pipla.experiments import find, load
 from pipla.experiments.page import only, rebuild, write_report
 from pipla.experiments.registry import select
 from pipla.experiments.results import Results
-from pipla.experiments.theta.comparison import add_comparison, best_published, verdict
+from pipla.experiments.theta.findings import add_comparison, best_published, verdict
+from pipla.experiments.theta.rows import ThetaRow
 
 
 def test_the_page_is_rebuilt_from_the_files(finished, tmp_path):
@@ -41,12 +43,12 @@ def test_the_command_names_the_rows_that_were_asked_for():
         (None, ""),
     ):
         results = Results("toy", "quick", {}, 0, {})
-        results.rows = [{"id": entry.id} for entry in select(experiment, words)]
+        results.rows = [SimpleNamespace(id=entry.id) for entry in select(experiment, words)]
         assert only(results) == option
 
 
 def invented(name, most=6):
-    """Rows and series of some entries of an experiment, out of thin air."""
+    """Made-up rows and series of some entries of an experiment."""
     experiment, rng = find(name), np.random.default_rng(0)
     settings = {
         "replicates": 4,
@@ -54,6 +56,7 @@ def invented(name, most=6):
         "num_steps": 100,
         "average_last": 20,
         "data": "the authors' own",
+        "from_folder": True,
         "float64": False,
         "truth": -4.0,
     }
@@ -69,10 +72,10 @@ def invented(name, most=6):
             "num_particles": entry.num_particles or 50,
             "theta_variance": 1 / (entry.num_particles or 50),
             **dict.fromkeys(("theta_mean", "theta_last_mean"), -4.5 + 0.1 * rng.normal()),
-            **dict.fromkeys(("theta_sd", "nmse_last_sd", "nmse_average_sd"), 0.1),
+            **dict.fromkeys(("theta_sd", "theta_last_sd", "nmse_last_sd", "nmse_average_sd"), 0.1),
             **dict.fromkeys(("nmse_last", "nmse_average"), 3 + rng.uniform()),
             **dict.fromkeys(("seconds", "compile_seconds", "evaluations"), 100.0),
-            "distance_to_reference": rng.uniform(),
+            **dict.fromkeys(("distance_to_reference", "distance_last"), rng.uniform()),
             "bias": 0.1,
             "finite": 1.0,
             "replicates": 4,
@@ -80,7 +83,7 @@ def invented(name, most=6):
         }
         names_ = {n: getattr(entry, n) for n in ("algorithm", "prox", "variant", "id", "detail")}
         paper = {"paper": dict(entry.paper), "note": entry.note, "label": entry.label}
-        results.rows.append({**names_, **numbers, **paper})
+        results.rows.append(ThetaRow(**names_, **numbers, **paper))
         for curve in ("steps", "evaluations"):
             results.series[f"{entry.id}:{curve}"] = steps
         for curve in ("rms", "estimate_rms", "nmse", "mean"):
@@ -100,13 +103,13 @@ def test_every_experiment_has_a_page_however_far_it_got(name, part, tmp_path):
         results.rows.clear()
     elif part == "rows without a finite run":
         for row in results.rows[::2]:
-            row["finite"] = 0.0
+            row.finite = 0.0
             for key in ("theta_mean", "theta_sd", "nmse_last", "nmse_last_sd", "nmse_average"):
-                row[key] = None
-            row["distance_to_reference"] = row["bias"] = row["theta_variance"] = None
+                setattr(row, key, None)
+            row.distance_to_reference = row.bias = row.theta_variance = None
             for curve in ("rms", "estimate_rms", "nmse", "mean"):
-                results.series[f"{row['id']}:{curve}"] = np.full(100, np.nan)
-            results.series[f"{row['id']}:sample"] = np.zeros((0, 100))
+                results.series[f"{row.id}:{curve}"] = np.full(100, np.nan)
+            results.series[f"{row.id}:sample"] = np.zeros((0, 100))
         add_comparison(results)
     page = write_report(results, tmp_path).read_text()
     assert find(name).title in page
@@ -114,25 +117,30 @@ def test_every_experiment_has_a_page_however_far_it_got(name, part, tmp_path):
 
 
 def test_a_row_is_flagged_beyond_two_deviations():
-    row = {"nmse_last": 10.0, "nmse_last_sd": 6.0, "replicates": 4, "finite": 1.0}
-    row["paper"] = {"nmse_last": 0.0, "nmse_last_sd": 4.0}
+    row = dataclasses.replace(
+        invented("logistic-laplace").rows[0],
+        nmse_last=10.0,
+        nmse_last_sd=6.0,
+        paper={"nmse_last": 0.0, "nmse_last_sd": 4.0},
+    )
+    assert (row.replicates, row.finite) == (4, 1.0)
     assert verdict(row) == "agrees"
-    assert verdict({**row, "nmse_last": 10.1}) == "higher"
-    assert verdict({**row, "nmse_last": -10.1}) == "lower"
-    assert verdict({**row, "paper": {}}) is None
+    assert verdict(dataclasses.replace(row, nmse_last=10.1)) == "higher"
+    assert verdict(dataclasses.replace(row, nmse_last=-10.1)) == "lower"
+    assert verdict(dataclasses.replace(row, paper={})) is None
 
 
 def test_evaluations_to_the_papers_best_are_those_after_which_the_estimate_stays_there():
     results = invented("logistic-laplace")
     best = best_published(results)
-    assert best["paper"]
-    best["distance_to_reference"] = 0.2  # the curve 1/sqrt(n) is within 1.1 of it from n = 21 on
-    curve = results.series[f"{best['id']}:estimate_rms"]
+    assert best.paper
+    best.distance_to_reference = 0.2  # the curve 1/sqrt(n) is within 1.1 of it from n = 21 on
+    curve = results.series[f"{best.id}:estimate_rms"]
     add_comparison(results)
-    assert best["evaluations_to_paper_best"] == 21
+    assert best.evaluations_to_paper_best == 21
     curve[50] = 1.0  # it leaves again
     add_comparison(results)
-    assert best["evaluations_to_paper_best"] == 52
+    assert best.evaluations_to_paper_best == 52
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The recommended rule: nobody chooses a number, it arrives, and it never blows up."""
+"""The recommended rule: it converges without hand-set numbers, and stays finite."""
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,19 @@ NO_MOMENTS = pipla.Save(moments_every=None)
 def started(rule, problem, thetas, num_particles, seed=1):
     thetas = jnp.asarray(thetas)
     keys = jax.random.split(jax.random.key(seed), len(thetas))
-    clouds = jax.vmap(lambda k, t: problem.cloud(k, num_particles, t))(keys, thetas)
-    return thetas, jax.vmap(rule.start)(thetas, clouds)
+    particles = jax.vmap(lambda k, t: problem.particles(k, num_particles, t))(keys, thetas)
+    return thetas, jax.vmap(rule.start)(thetas, particles)
 
 
 def test_it_reaches_the_maximiser_of_the_toy_model_from_anywhere():
     problem = pipla.problems.toy()
     rule = pipla.recommended(problem.model)
-    thetas, clouds = started(rule, problem, [-30.0, -3.0, 0.0, 20.0], 20)
+    thetas, particles = started(rule, problem, [-30.0, -3.0, 0.0, 20.0], 20)
     result = pipla.sweep(
         rule.model,
         rule.algorithm,
         theta=thetas,
-        particles=clouds,
+        particles=particles,
         num_steps=2000,
         key=jax.random.key(0),
         num_replicates=4,
@@ -47,16 +47,16 @@ def test_it_reaches_the_maximiser_of_the_toy_model_from_anywhere():
 def test_it_stays_finite_from_far_starts(prior, thetas, dtype):
     problem = pipla.problems.logistic(prior, dimension=10, observations=100)
     rule = pipla.recommended(problem.model)
-    thetas, clouds = started(rule, problem, thetas, 10)
-    model, thetas, clouds = jax.tree.map(
+    thetas, particles = started(rule, problem, thetas, 10)
+    model, thetas, particles = jax.tree.map(
         lambda leaf: leaf.astype(dtype) if isinstance(leaf, jax.Array) else leaf,
-        (rule.model, thetas, clouds),
+        (rule.model, thetas, particles),
     )
     result = pipla.sweep(
         model,
         rule.algorithm,
         theta=thetas,
-        particles=clouds,
+        particles=particles,
         num_steps=600,
         key=jax.random.key(0),
         num_replicates=6,
@@ -72,8 +72,8 @@ def test_it_stays_finite_from_far_starts(prior, thetas, dtype):
 def both(problem):
     """The rule and the reference, each with its model and a start."""
     rule = pipla.recommended(problem.model)
-    theta, clouds = started(rule, problem, [0.5], 6)
-    start = {"theta": theta[0], "particles": clouds[0]}
+    theta, particles = started(rule, problem, [0.5], 6)
+    start = {"theta": theta[0], "particles": particles[0]}
     return rule.model, start, (rule.algorithm, pipla.MetropolisAdjusted(0.1, 0.1))
 
 
@@ -95,7 +95,7 @@ def test_run_and_sweep_give_the_same_numbers():
         np.testing.assert_allclose(one.theta_trace, many.theta_trace[0, 1], rtol=1e-9, atol=1e-9)
 
 
-def test_a_saved_run_goes_on_bit_for_bit(tmp_path):
+def test_a_saved_run_resumes_bit_for_bit(tmp_path):
     model, start, algorithms = both(pipla.problems.toy(dimension=5))
     options = {**start, "key": jax.random.key(0), "burn_in": 10, "progress": False, "check": False}
     for number, algorithm in enumerate(algorithms):

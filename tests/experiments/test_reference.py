@@ -1,6 +1,6 @@
-"""The reference maximiser is unbiased, whatever its numbers; and it agrees with an outsider.
+"""The reference maximiser is unbiased, whatever its numbers; and it agrees with an independent sampler.
 
-Keys are fixed, so a pass stays a pass; 5 standard errors fail a right program once in a million.
+Keys are fixed, so a pass stays a pass; 5 standard errors fail a correct program once in a million.
 """
 
 import jax
@@ -23,7 +23,7 @@ def frozen(**numbers):
 
 
 def moments(model, algorithm, theta, start, steps=3000, replicates=8):
-    """Means and standard errors, over replicates, of the mean and the second moment of x."""
+    """Means and standard errors over replicates of the first and second moment of x."""
     result = pipla.sweep(
         model,
         algorithm,
@@ -45,12 +45,12 @@ def test_it_lands_on_the_exact_maximiser_of_the_toy_model():
     problem = pipla.problems.toy(dimension=20)
     model, back = pipla.noncentred(problem.model)
     theta = jnp.asarray(-1.0)
-    cloud = problem.cloud(jax.random.key(1), 20, theta)
+    particles = problem.particles(jax.random.key(1), 20, theta)
     result = pipla.sweep(
         model,
         pipla.MetropolisAdjusted(),
         theta=theta,
-        particles=jax.vmap(back.inverse, in_axes=(None, 0))(theta, cloud),
+        particles=jax.vmap(back.inverse, in_axes=(None, 0))(theta, particles),
         num_steps=4000,
         burn_in=1500,
         key=jax.random.key(0),
@@ -102,7 +102,7 @@ def test_a_posterior_in_a_box_is_invariant(step, smoothing):
 
 
 @pytest.mark.slow
-def test_the_uniform_reference_agrees_with_a_sampler_that_shares_nothing_with_it():
+def test_the_uniform_reference_agrees_with_an_independent_sampler():
     problem = pipla.problems.logistic("uniform", dimension=5, observations=100, seed=1)
     model, _ = pipla.noncentred(problem.model)
     theta = jnp.asarray(1.5)
@@ -129,4 +129,4 @@ def test_the_uniform_reference_agrees_with_a_sampler_that_shares_nothing_with_it
     assert their_error < 0.02
     assert (
         abs(ours - theirs) < 4 * np.hypot(error, their_error) + 0.002
-    )  # the line is not quite one
+    )  # the scores are not exactly linear

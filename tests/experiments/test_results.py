@@ -1,4 +1,4 @@
-"""`results.json`: what it holds, and that nothing of anybody is ever overwritten."""
+"""`results.json`: its fields, and that no foreign or damaged file is overwritten."""
 
 import json
 import shutil
@@ -16,18 +16,17 @@ ROW_KEYS = {
     "variant",
     "theta_mean",
     "theta_sd",
-    "nmse_last",
-    "nmse_average",
     "distance_to_reference",
     "evaluations",
     "seconds",
-    "paper",
 }
+#: What rows of experiments about theta have as well.
+THETA_KEYS = {"nmse_last", "nmse_average", "evaluations_to_paper_best", "paper"}
 
 
 def again(folder, **options):
     defaults = {"algorithms": ("PPGD",), "out": folder, "progress": False}
-    return run("toy", "tiny", **{**defaults, **options}, say=lambda line: None)
+    return run("toy", "tiny", **{**defaults, **options}, log=lambda line: None)
 
 
 @pytest.fixture
@@ -43,16 +42,16 @@ def test_the_file_holds_what_the_documentation_says(finished):
     variants = [row["variant"] for row in content["rows"]]
     assert variants == ["published", "corrected", "recommended"]
     for row in content["rows"]:
-        assert set(row) >= ROW_KEYS
+        assert set(row) >= ROW_KEYS | THETA_KEYS
         assert np.isfinite(row["distance_to_reference"])
         assert row["evaluations"] <= content["settings"]["num_steps"]
 
 
 def test_distance_is_the_rms_of_bias_and_scatter(finished):
     for row in load(finished).rows:
-        scatter = row["theta_sd"] ** 2 * (row["replicates"] - 1) / row["replicates"]
-        expected = np.sqrt(row["bias"] ** 2 + scatter)
-        np.testing.assert_allclose(row["distance_to_reference"], expected, rtol=1e-6)
+        scatter = row.theta_sd**2 * (row.replicates - 1) / row.replicates
+        expected = np.sqrt(row.bias**2 + scatter)
+        np.testing.assert_allclose(row.distance_to_reference, expected, rtol=1e-6)
 
 
 def test_saved_and_loaded_results_are_equal(finished, tmp_path):
@@ -66,9 +65,13 @@ def test_saved_and_loaded_results_are_equal(finished, tmp_path):
 
 def test_numbers_that_json_does_not_know_become_null(finished, tmp_path):
     results = load(finished)
-    results.rows[0]["theta_sd"] = float("nan")
+    results.rows[0].theta_sd = results.rows[0].finite = float("nan")
     storage.save(results, tmp_path)
-    assert load(tmp_path).rows[0]["theta_sd"] is None
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["rows"][0]["theta_sd"] is content["rows"][0]["finite"] is None
+    row = load(tmp_path).rows[0]
+    assert row.theta_sd is None
+    assert np.isnan(row.finite)  # a number that is always there comes back as it was
 
 
 DAMAGE = {
@@ -76,14 +79,16 @@ DAMAGE = {
     "empty": lambda text: "",
     "a list": lambda text: "[]",
     "a stranger's": lambda text: '{"rows": []}',
-    "other format": lambda text: text.replace('"format": 1', '"format": 99'),
+    "other format": lambda text: text.replace(f'"format": {storage.FORMAT}', '"format": 99'),
     "text for a number": lambda text: text.replace('"theta_mean": ', '"theta_mean": "x", "y": ', 1),
+    "a row without a number": lambda text: text.replace('"finite": ', '"y": ', 1),
+    "an unknown experiment": lambda text: text.replace('"toy"', '"toys"', 1),
     "no rows": lambda text: text.replace('"rows"', '"lines"'),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_corrupted_file_is_an_error_and_stays_as_it_is(copy, damage):
+def test_a_corrupted_file_is_an_error_and_is_not_changed(copy, damage):
     path = copy / "results.json"
     path.write_text(damage(path.read_text()))
     before = path.read_bytes()
@@ -92,7 +97,7 @@ def test_a_corrupted_file_is_an_error_and_stays_as_it_is(copy, damage):
     assert path.read_bytes() == before
 
 
-def test_corrupted_series_are_an_error_and_stay_as_they_are(copy):
+def test_corrupted_series_are_an_error_and_are_not_changed(copy):
     (copy / "series.npz").write_bytes(b"PK not really")
     with pytest.raises(ResultsError, match="damaged"):
         again(copy)
@@ -124,7 +129,7 @@ def test_a_folder_without_permission_is_refused_before_work(tmp_path, monkeypatc
     def refuse(**options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(storage.folders.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(storage._files.tempfile, "TemporaryFile", refuse)
     with pytest.raises(ResultsError, match="cannot be written to: Permission denied"):
         again(tmp_path / "out")
 

@@ -1,13 +1,15 @@
 """The paper's tables and figures: as published, corrected, and by the recommended rule.
 
-One short file each says what is run, with which settings, and what the paper printed. The rooms
-around them (`runner`, `results`, `page`) know no experiment.
+`theta` holds the experiments about theta, `images` those about restored images. `runner`, `results`
+and `page` work with any `Experiment`. `published` holds the errors of the paper.
 """
 
 from pipla.experiments.base import Entry, Experiment, Preset
-from pipla.experiments.registry import find, names
-from pipla.experiments.results import Results, ResultsError, load
+from pipla.experiments.registry import find, load, names
+from pipla.experiments.results import Results, ResultsError, Row
 from pipla.experiments.runner import run
+from pipla.experiments.theta.experiment import ThetaExperiment
+from pipla.experiments.theta.rows import ThetaEntry, ThetaPreset
 
 __all__ = [
     "Entry",
@@ -15,6 +17,10 @@ __all__ = [
     "Preset",
     "Results",
     "ResultsError",
+    "Row",
+    "ThetaEntry",
+    "ThetaExperiment",
+    "ThetaPreset",
     "find",
     "load",
     "names",

@@ -1,27 +1,27 @@
-"""The errata that explain differences between the paper's numbers and ours."""
+"""Sentences about the errata that explain differences between the paper's numbers and ours."""
 
 SENTENCES = {
     "E3": "PIPULA and PPGD double the likelihood: the published step is prox(v + 2 gamma grad g1), "
     "with the wrong sign in print and twice the gradient in the code. Completing the square gives "
     "prox(v - gamma grad g1). Rows marked “published” do what the code did.",
-    "E5": "The published pictures are an artefact. The code hands its (rows, columns, N) cloud to "
-    "a total variation prox for one picture, which silently processes particle 0; all others get a "
+    "E5": "The published images are an artefact. The code passes its (rows, columns, N) array to a "
+    "total variation prox for one image, which silently processes particle 0; all others get a "
     "proximal point of zeros. And theta's gradient uses isotropic total variation beside an "
     "anisotropic prox. Rows marked “published” do that.",
     "E6": "NMSE is measured against the theta that generated the data, not against the maximiser "
-    "of the marginal likelihood, which is what the algorithms look for. A perfect optimiser has an "
+    "of the marginal likelihood, which is what the algorithms estimate. A perfect optimiser has an "
     "NMSE above zero; a biased one may have a smaller one. Hence the distance to the reference.",
     "E7": "d log(theta) and e^theta TV(x) are not convex in both together, so assumptions of the "
     "theorems do not hold for the uniform prior in centred form, nor for total variation. Total "
-    "variation does not see constants, so its normaliser has the exponent d - 1, not d.",
+    "variation is invariant to constants, so its normaliser has the exponent d - 1, not d.",
     "E8": "The iterative map of the Laplace term is written with a wrong sign in one sum; and its "
     "40 sweeps need not converge.",
     "E9": "Published times include appending the whole history of the particles at every step.",
     "E10": "Published settings differ from those of the code: gamma of PIPULA and PPGD is twice "
     "the step; uniform MYIPLA ran with (lam, gamma) = (0.5, 0.005), not (0.01, 0.001). The blur of "
-    "the deblurring code is over 11×11 pixels, scaled up at the edges, with noise .47.",
+    "the deblurring code is over 11×11 pixels, renormalised at the edges, with noise .47.",
     "E13": "PIPGLA with lam different from gamma weights the prior by lam/gamma against the "
     "likelihood; only lam = gamma is consistent. In deblurring theta relaxes in a Langevin time of "
-    "about 3 exp(-2 theta), some 100000 steps of size .01: 3000 steps show the start. And theta's "
-    "noise sqrt(2 gamma/N) beside a gradient divided by d never lets it settle.",
+    "about 3 exp(-2 theta), some 100000 steps of size .01: 3000 steps show the transient. And "
+    "theta's noise sqrt(2 gamma/N) beside a gradient divided by d never lets it settle.",
 }

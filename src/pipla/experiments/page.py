@@ -1,4 +1,4 @@
-"""The report: everything on it comes from `results.json` and `series.npz`."""
+"""The report of an experiment, made from `results.json` and `series.npz` alone."""
 
 from __future__ import annotations
 
@@ -6,113 +6,109 @@ from pathlib import Path
 from typing import Any
 
 from pipla.experiments import registry
-from pipla.experiments.base import Experiment
+from pipla.experiments.base import AnyExperiment
 from pipla.experiments.errata import SENTENCES
-from pipla.experiments.results import Results, ResultsError, load
-from pipla.experiments.theta.tables import spread
-from pipla.report.page import Figure, Section, Table, Text, fixed, write_page
+from pipla.experiments.results import Results, ResultsError
+from pipla.report.page import Picture as Figure
+from pipla.report.page import Section, Table, Text, write_page
 
 
 def rebuild(folder: Path) -> Path:
-    """`pipla report DIR`: the page and figures from the saved results."""
-    return write_report(load(folder), folder)
+    """Write the page and the figures again from the saved results (`pipla report DIR`)."""
+    return write_report(registry.load(folder), folder)
 
 
-def write_report(results: Results, folder: Path) -> Path:
-    """Write `figures/*.png` and `report.html`."""
+def write_report(results: Results[Any], folder: Path) -> Path:
+    """Write `figures/*.png` and `report.html`; return the path of the page."""
     try:
         experiment = registry.find(results.experiment)
     except registry.UnknownNameError as error:
         raise ResultsError(f"{str(folder)!r}: {error}") from error
-    pictures = experiment.figures(results) if results.rows else {}
+    figures = experiment.figures(results) if results.rows else {}
     (folder / "figures").mkdir(exist_ok=True)
-    for name, picture in pictures.items():
-        (folder / "figures" / f"{name}.png").write_bytes(picture.png())
+    for name, figure in figures.items():
+        (folder / "figures" / f"{name}.png").write_bytes(figure.png())
     return write_page(
         folder / "report.html",
         experiment.title,
         experiment.about,
-        _sections(experiment, results, list(pictures.values())),
+        _sections(experiment, results, list(figures.values())),
     )
 
 
-def summary_table(results: Results) -> Table:
-    """The table that a run ends with."""
-    return registry.find(results.experiment).method.summary(results)
+def summary_table(results: Results[Any]) -> Table:
+    """The table that is printed at the end of a run."""
+    return registry.find(results.experiment).summary(results)
 
 
 def comparison_table(folders: list[Path]) -> Table:
-    """Several runs beside each other, row by row."""
-    loaded = [load(folder) for folder in folders]
-    keys = dict.fromkeys(
-        (results.experiment, row["id"]) for results in loaded for row in results.rows
-    )
+    """Several runs side by side, row by row."""
+    loaded = [registry.load(folder) for folder in folders]
+    experiments = [registry.find(results.experiment) for results in loaded]
+    cells = [
+        {row.id: experiment.compared(row) for row in results.rows}
+        for experiment, results in zip(experiments, loaded, strict=True)
+    ]
+    names = [list(next(iter(each.values()), {})) for each in cells]
     columns = ["experiment", "row"]
-    for folder in folders:
-        columns += [f"{folder.name}: theta", "NMSE last", "distance", "seconds"]
+    for folder, columns_of_folder in zip(folders, names, strict=True):
+        first, *others = columns_of_folder or ["no rows"]
+        columns += [f"{folder.name}: {first}", *others]
+    keys = dict.fromkeys((results.experiment, row.id) for results in loaded for row in results.rows)
     rows = []
     for experiment, identity in keys:
-        cells: list[Any] = [experiment, identity]
-        for results in loaded:
-            row = results.row(identity) if results.experiment == experiment else None
-            cells += (
-                [
-                    spread(row["theta_mean"], row["theta_sd"], 3),
-                    fixed(row["nmse_last"], 2),
-                    fixed(row["distance_to_reference"], 4),
-                    fixed(row["seconds"], 1),
-                ]
-                if row
-                else [None] * 4
-            )
-        rows.append(cells)
+        line: list[Any] = [experiment, identity]
+        for results, shown, wanted in zip(loaded, cells, names, strict=True):
+            row = shown.get(identity, {}) if results.experiment == experiment else {}
+            line += [row.get(name) for name in wanted] or [None]
+        rows.append(line)
     return Table(columns, rows)
 
 
-def _sections(experiment: Experiment, results: Results, pictures: list[Figure]) -> list[Section]:
-    expected = experiment.method.expected(experiment, results)
+def _sections(
+    experiment: AnyExperiment, results: Results[Any], figures: list[Figure]
+) -> list[Section]:
+    expected = experiment.expected(results)
     missing = len(expected) - len(results.rows)
-    run = experiment.method.setting(experiment, results)
+    setting = experiment.setting(results)
     if missing:
-        run.append(f"{missing} of {len(expected)} rows have not been run.")
-    notes = [f"{row['label']}: {row['note']}." for row in results.rows if row["note"]]
-    sections = [Section("What was run", [Text(words) for words in run])]
+        setting.append(f"{missing} of {len(expected)} rows have not been run.")
+    notes = [f"{row.label}: {row.note}." for row in results.rows if row.note]
+    sections = [Section("What was run", [Text(paragraph) for paragraph in setting])]
     found = experiment.findings(results)
     if found:
         sections.append(Section("What came out", found))
-    sections += [*experiment.method.tables(results), Section("Figures", pictures)]
+    sections += [*experiment.tables(results), Section("Figures", figures)]
     if notes:
         sections.append(Section("Notes on rows", [Text(note) for note in notes]))
     if experiment.errata:
-        words = [Text(f"{number}. {SENTENCES[number]}") for number in experiment.errata]
-        sections.append(Section("Errata that explain differences", words))
+        sentences = [Text(f"{number}. {SENTENCES[number]}") for number in experiment.errata]
+        sections.append(Section("Errata that explain differences", sentences))
     return [*sections, Section("Reproduce", _reproduce(results))]
 
 
-def only(results: Results) -> str:
-    """The option that asks for these rows, if they are not all."""
+def only(results: Results[Any]) -> str:
+    """The command-line option that selects these rows; empty if they are all."""
     experiment = registry.find(results.experiment)
-    amount = experiment.presets[results.preset]
-    there = {entry.id for entry in experiment.method.available(experiment, amount)}
+    available = {entry.id for entry in experiment.available(experiment.presets[results.preset])}
     done = [entry for entry in experiment.entries if results.row(entry.id) is not None]
     ids = {entry.id for entry in done}
-    if not ids or not ids < there:
+    if not ids or not ids < available:
         return ""
     for words in ([entry.algorithm for entry in done], [entry.variant for entry in done]):
-        if {entry.id for entry in registry.select(experiment, words)} & there == ids:
+        if {entry.id for entry in registry.select(experiment, words)} & available == ids:
             return f' --algorithms "{",".join(dict.fromkeys(words))}"'
     return ""
 
 
-def _reproduce(results: Results) -> list[Text]:
+def _reproduce(results: Results[Any]) -> list[Text]:
     command = f"pipla experiment run {results.experiment} --preset {results.preset}"
     command += f" --replicates {results.settings['replicates']} --seed {results.seed}"
     command += " --float64" if results.settings["float64"] else ""
     command += only(results)
-    settings = results.settings
-    if settings["data"] == "the authors' own" or settings.get("from_folder"):
+    if results.settings["from_folder"]:
         command = f"PIPLA_DATA=folder-with-the-authors-files {command}"
-    total = sum(row["seconds"] + row["compile_seconds"] for row in results.rows)
+    total = sum(row.seconds + row.compile_seconds for row in results.rows)
     total += results.reference.get("seconds", 0.0)
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
     return [

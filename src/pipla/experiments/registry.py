@@ -1,50 +1,62 @@
-"""Experiments by name, and near matches for names that are not there."""
+"""Experiments by name, and near matches for misspelt names."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
-from pipla.experiments.base import Entry, Experiment, Preset
+from pipla.experiments import results as storage
+from pipla.experiments.base import AnyExperiment, Entry, Preset
 from pipla.experiments.images import benchmark, deblurring
-from pipla.experiments.theta import ablation, logistic, rate, toy, traces
+from pipla.experiments.results import Results, Row
+from pipla.experiments.theta import logistic, logistic_figures, toy
 
-_ALL = {
-    experiment.name: experiment
-    for experiment in (
-        toy.TOY,
-        logistic.LAPLACE,
-        logistic.UNIFORM,
-        rate.RATE,
-        traces.TRACES,
-        ablation.ABLATION,
-        deblurring.DEBLURRING,
-        benchmark.BENCHMARK,
-    )
-}
+_EXPERIMENTS: tuple[AnyExperiment, ...] = (
+    toy.TOY,
+    logistic.LAPLACE,
+    logistic.UNIFORM,
+    logistic_figures.RATE,
+    logistic_figures.TRACES,
+    logistic_figures.ABLATION,
+    deblurring.DEBLURRING,
+    benchmark.BENCHMARK,
+)
+_BY_NAME = {experiment.name: experiment for experiment in _EXPERIMENTS}
 
 
 class UnknownNameError(ValueError):
-    """A name that nobody has; the message lists the near matches."""
+    """An unknown name; the message lists the near matches."""
 
 
 def names() -> list[str]:
-    """The experiments there are."""
-    return list(_ALL)
+    """The names of all experiments."""
+    return list(_BY_NAME)
 
 
-def find(name: str) -> Experiment:
-    """The experiment of this name."""
-    return _ALL[pick("experiment", name, _ALL)]
+def find(name: str) -> AnyExperiment:
+    """The experiment with this name."""
+    return _BY_NAME[pick("experiment", name, _BY_NAME)]
 
 
-def find_preset(experiment: Experiment, name: str) -> Preset:
-    """The preset of this name."""
+def find_preset(experiment: AnyExperiment, name: str) -> Preset:
+    """The preset with this name."""
     shown = [preset for preset in experiment.presets if preset == name or preset != "tiny"]
     return experiment.presets[pick("preset", name, shown)]
 
 
-def select(experiment: Experiment, wanted: Iterable[str] | None) -> Sequence[Entry]:
+def row_type(name: str) -> type[Row]:
+    """The class of the rows of the experiment with this name."""
+    return find(name).row_type
+
+
+def load(folder: Path) -> Results[Any]:
+    """The results in a folder. Damaged or foreign files raise `ResultsError`."""
+    return storage.read(folder, row_type)
+
+
+def select(experiment: AnyExperiment, wanted: Iterable[str] | None) -> Sequence[Entry]:
     """The rows of these algorithms or variants, in the experiment's order; all for `None`."""
     if wanted is None:
         return experiment.entries
@@ -61,7 +73,7 @@ def select(experiment: Experiment, wanted: Iterable[str] | None) -> Sequence[Ent
 
 
 def pick(kind: str, name: str, options: Iterable[str]) -> str:
-    """`name` as one of the options, whatever its case; or an error with the near matches."""
+    """`name` as one of the options, ignoring case; an error lists the near matches."""
     by_lower = {option.lower(): option for option in options}
     if name.lower() in by_lower:
         return by_lower[name.lower()]

@@ -1,4 +1,4 @@
-"""Run an experiment: say how long it takes, save every row, go on where it stopped."""
+"""Run an experiment: estimate the duration, save every row, resume where it stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pipla.engine.result import provenance
 from pipla.experiments import registry
 from pipla.experiments import results as storage
-from pipla.experiments.base import Entry, Outcome, Task
+from pipla.experiments.base import AnyExperiment, Entry, Outcome, Preset
 from pipla.experiments.page import write_report
 from pipla.experiments.results import Results, ResultsError
 
@@ -24,72 +24,76 @@ def run(
     replicates: int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
-    say: Callable[[str], Any] = print,
+    log: Callable[[str], Any] = print,
     progress: bool | None = None,
-) -> Results:
+) -> Results[Any]:
     """Run an experiment and write `results.json`, `series.npz`, `figures/` and `report.html`.
 
     Arguments:
-        name, preset: what is run, and how much of it; see `pipla experiment list`.
+        name, preset: the experiment, and how much of it is run; see `pipla experiment list`.
         algorithms: only the rows of these algorithms or variants.
-        replicates: instead of the preset's.
-        seed: of all random numbers.
-        out: the folder; `results/NAME-PRESET` by default. Rows that it holds already, from the
+        replicates: the number of runs of each row, instead of the preset's.
+        seed: the seed of all random numbers.
+        out: the folder; `results/NAME-PRESET` by default. Rows that it already holds, from the
             same settings, are kept and not run again.
-        say: gets a line for each thing that happens.
-        progress: a bar for each row; by default only on a terminal.
+        log: called with a line of text for each event.
+        progress: show a progress bar for each row; by default only on a terminal.
+
+    Returns:
+        The results, as they are in the folder.
     """
     experiment = registry.find(name)
-    amount = registry.find_preset(experiment, preset)
-    method = experiment.method
+    budget = _budget(experiment, registry.find_preset(experiment, preset), replicates)
     wanted = registry.select(experiment, algorithms)
-    if replicates is not None:
-        if replicates < method.least_replicates:
-            raise ValueError(
-                f"replicates must be at least {method.least_replicates}, got {replicates}."
-            )
-        amount = dataclasses.replace(amount, replicates=replicates)
     folder = Path(out) if out is not None else Path("results") / f"{experiment.name}-{preset}"
-    there = {entry.id for entry in method.available(experiment, amount)}
-    entries = [entry for entry in wanted if entry.id in there]
+    available = {entry.id for entry in experiment.available(budget)}
+    entries = [entry for entry in wanted if entry.id in available]
     if not entries:
-        raise ValueError(f"no row of those wanted can be run: {method.why_not(experiment)}")
-    problem, data = method.prepare(experiment, amount)
-    fresh = Results(
-        experiment.name, preset, {**dataclasses.asdict(amount), **data}, seed, provenance()
-    )
-    results = _continued(storage.prepare(folder), fresh, folder)
-    task = Task(experiment, amount, problem, seed)
+        raise ValueError(f"no row of those wanted can be run: {experiment.unavailable()}")
+    job, noted = experiment.prepare(budget, seed)
+    settings = {**dataclasses.asdict(budget), **noted}
+    fresh: Results[Any] = Results(experiment.name, preset, settings, seed, provenance())
+    results = _resumed(storage.prepare(folder, registry.row_type), fresh, folder)
     began = time.perf_counter()
     missing = [entry for entry in entries if results.row(entry.id) is None]
     kept = len(entries) - len(missing)
-    say(f"{experiment.title}: {amount.replicates} replicates, data: {data['data']}.")
+    log(f"{experiment.title}: {budget.replicates} replicates, data: {noted['data']}.")
     if len(entries) < len(wanted):
-        say(f"{len(wanted) - len(entries)} rows are left out. {method.why_not(experiment)}")
+        log(f"{len(wanted) - len(entries)} rows are left out. {experiment.unavailable()}")
     if kept:
-        say(f"{kept} of {len(entries)} rows are in {folder} already and are kept.")
+        log(f"{kept} of {len(entries)} rows are in {folder} already and are kept.")
     if missing:
-        say(f"Estimated duration: {_words(method.estimate(task, missing, results))}.")
+        log(f"Estimated duration: {_duration(experiment.estimate(job, missing, results))}.")
     if not results.reference:
-        results.reference = method.reference(task, progress)
+        results.reference = experiment.reference(job, progress)
         storage.save(results, folder)
-    say(method.reference_sentence(results.reference))
+    log(experiment.reference_sentence(results.reference))
     for number, entry in enumerate(missing, start=kept + 1):
-        outcome = method.row(task, entry, results.reference, progress)
+        outcome = experiment.row(job, entry, results.reference, progress)
         _add(results, experiment.entries, entry, outcome)
         storage.save(results, folder)
-        say(f"[{number}/{len(entries)}] {method.sentence(outcome.row)}")
-    method.compare(results)
+        log(f"[{number}/{len(entries)}] {experiment.sentence(outcome.row)}")
+    experiment.compare(results)
     storage.save(results, folder)
     write_report(results, folder)
-    say(f"Done in {_words(time.perf_counter() - began)}. The page: {folder / 'report.html'}")
+    log(f"Done in {_duration(time.perf_counter() - began)}. The page: {folder / 'report.html'}")
     return results
 
 
-def _continued(found: Results | None, fresh: Results, folder: Path) -> Results:
+def _budget(experiment: AnyExperiment, preset: Preset, replicates: int | None) -> Preset:
+    if replicates is None:
+        return preset
+    if replicates < experiment.least_replicates:
+        raise ValueError(
+            f"replicates must be at least {experiment.least_replicates}, got {replicates}."
+        )
+    return dataclasses.replace(preset, replicates=replicates)
+
+
+def _resumed(found: Results[Any] | None, fresh: Results[Any], folder: Path) -> Results[Any]:
     if found is None:
         return fresh
-    difference = found.same_run(fresh)
+    difference = found.difference(fresh)
     if difference:
         raise ResultsError(
             f"{str(folder)!r} holds results of another run ({difference}); choose another --out."
@@ -97,16 +101,18 @@ def _continued(found: Results | None, fresh: Results, folder: Path) -> Results:
     return found
 
 
-def _add(results: Results, order: Sequence[Entry], entry: Entry, outcome: Outcome) -> None:
-    """Put a row in the experiment's order."""
+def _add(
+    results: Results[Any], order: Sequence[Entry], entry: Entry, outcome: Outcome[Any]
+) -> None:
+    """Insert a row at its place in the experiment's order."""
     place = {e.id: number for number, e in enumerate(order)}
     results.rows.append(outcome.row)
-    results.rows.sort(key=lambda row: place.get(row["id"], len(place)))
+    results.rows.sort(key=lambda row: place.get(row.id, len(place)))
     for name, array in outcome.series.items():
         results.series[f"{entry.id}:{name}"] = array
 
 
-def _words(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -1,9 +1,9 @@
-"""Ready models with data and, where it is known, the answer."""
+"""Models with data and, where it is known, the answer."""
 
 from pipla.problems.base import Problem
 from pipla.problems.gaussian import gaussian_hierarchy
 from pipla.problems.image_deblurring import Deblurring, deblurring
-from pipla.problems.images import find_picture
+from pipla.problems.images import find_image
 from pipla.problems.logistic_regression import logistic
 from pipla.problems.toy_model import toy
 
@@ -11,7 +11,7 @@ __all__ = [
     "Deblurring",
     "Problem",
     "deblurring",
-    "find_picture",
+    "find_image",
     "gaussian_hierarchy",
     "logistic",
     "toy",

@@ -1,4 +1,4 @@
-"""What a problem is: a model with data, a place to start, and what is known of the answer."""
+"""What a problem is: a model with data, a start, and the answer where it is known."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pipla.models.model import Model
 
 
 class Problem(NamedTuple):
-    """A ready model.
+    """A model with data.
 
     Attributes:
-        name: for tables and figures.
-        model: with its data.
-        theta: a start.
-        dimension: of x.
+        name: the name in tables and figures.
+        model: the model with its data.
+        theta: where theta starts.
+        dimension: the dimension of x.
         truth: the theta that generated the data, if known.
-        maximiser: of the marginal likelihood, exact, where it can be computed; else `None`.
+        maximiser: the exact maximiser of the marginal likelihood, where it can be computed.
     """
 
     name: str
@@ -33,21 +33,23 @@ class Problem(NamedTuple):
     truth: float | None
     maximiser: float | None
 
-    def cloud(self, key: Key[Array, ""], num_particles: int, theta: PyTree | None = None) -> Array:
-        """Particles to start from: N(theta, 1) in every coordinate, as the paper has it."""
+    def particles(
+        self, key: Key[Array, ""], num_particles: int, theta: PyTree | None = None
+    ) -> Array:
+        """Particles to start from: N(theta, 1) in every coordinate, as in the paper."""
         centre = self.theta if theta is None else theta
         noise = jax.random.normal(key, (num_particles, self.dimension), jnp.result_type(float))
         return centre + noise
 
 
 def find_data(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a development data file in `$PIPLA_DATA`."""
+    """The arrays of a data file in `$PIPLA_DATA`."""
     with np.load(data_path(name), allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
 
 
 def data_path(name: str) -> Path:
-    """A development data file in `$PIPLA_DATA`, which is there."""
+    """The path of a data file in `$PIPLA_DATA`; an error if there is none."""
     folder = os.environ.get("PIPLA_DATA")
     if not folder:
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""The Gaussian hierarchy: every answer in closed form, so every algorithm can be held to it."""
+"""The Gaussian hierarchy: every answer is known in closed form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gaussian_hierarchy(
     else:
         excess = float(np.mean(y**2) - noise**2)
         if excess <= 0:
-            raise ValueError("these data have their maximiser at -inf; choose another seed.")
+            raise ValueError("seed: the maximiser of these data is at -inf; choose another seed.")
         model = Model(_scale_potential, data=(jnp.asarray(y), jnp.asarray(noise)))
         maximiser = 0.5 * float(np.log(excess))
     return Problem(f"Gaussian {unknown}", model, jnp.zeros(()), dimension, truth, maximiser)

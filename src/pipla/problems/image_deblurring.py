@@ -1,10 +1,9 @@
-"""Deblurring with a learned strength of total variation: the paper's protocol and the usual."""
+"""Deblurring with a learned strength of total variation, by two protocols."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
@@ -13,25 +12,24 @@ from pipla import _checks
 from pipla.models.images import PROX_ITERATIONS, tv_model
 from pipla.models.model import Model
 from pipla.operators import CircularConvolution, Operator, WindowMean, blur
-from pipla.problems.images import find_picture
+from pipla.problems.images import find_image
 
-#: `"bsnr30"`: the mean over 9×9 pixels, wrapped around, and noise of a thousandth of the variance
-#: of the blurred picture (30 dB). `"paper"`: over 11×11, scaled up at the edges, noise .47: what
-#: the authors' code does (E10).
+#: `"bsnr30"`: the mean over 9×9 pixels, circular, and noise whose variance is a thousandth of that
+#: of the blurred image (30 dB). `"paper"`: the mean over 11×11 pixels, renormalised at the edges,
+#: and noise .47, as in the authors' code (E10).
 Protocol = Literal["bsnr30", "paper"]
 PAPER_NOISE = 0.47
 
 
 class Deblurring(NamedTuple):
-    r"""A blurred picture, and what is known of it.
+    r"""A blurred image and its model.
 
     Attributes:
-        name: for tables and figures.
-        model: its posterior: theta is the logarithm of the strength $t = e^\theta$.
-        truth, observed: pictures, 0 to 255.
+        name: the name in tables and figures.
+        model: the posterior of the image; theta is the logarithm of the strength $t = e^\theta$.
+        truth, observed: the images, 0 to 255.
         operator, noise: the blur, and the standard deviation of the noise.
         theta: where theta starts.
-        published: whether this is the paper's start (and its model, E5).
     """
 
     name: str
@@ -41,13 +39,10 @@ class Deblurring(NamedTuple):
     operator: Operator
     noise: float
     theta: float
-    published: bool = False
 
-    def cloud(self, key: Key[Array, ""], num_particles: int) -> Array:
-        """Particles to start from: the observed picture; N(50, 10²) in every pixel as published."""
+    def particles(self, key: Key[Array, ""], num_particles: int) -> Array:
+        """Particles to start from: the observed image; `key` is not used."""
         shape = (num_particles, *self.truth.shape)
-        if self.published:
-            return 50 + 10 * jax.random.normal(key, shape, jnp.result_type(float))
         return jnp.broadcast_to(jnp.asarray(self.observed, jnp.result_type(float)), shape)
 
     @property
@@ -58,21 +53,21 @@ class Deblurring(NamedTuple):
 
 
 def deblurring(
-    picture: str = "camera",
+    image: str = "camera",
     *,
     protocol: Protocol = "bsnr30",
     crop: int | None = None,
     seed: int = 0,
     iterations: int = PROX_ITERATIONS,
 ) -> Deblurring:
-    """Blur a picture and add noise.
+    """Blur an image and add noise.
 
     Arguments:
-        picture: one that `find_picture` knows.
+        image: the name of an image: `"camera"`, `"boat"` or `"guitar"`; see `find_image`.
         protocol: which blur and noise.
-        crop: take only so many rows and columns from the middle, before blurring.
-        seed: of the noise.
-        iterations: of the dual of total variation in each prox.
+        crop: the size of the square that is cut from the middle before blurring.
+        seed: the seed of the noise.
+        iterations: the number of dual iterations of total variation in each prox.
 
     Example:
         >>> import pipla
@@ -81,7 +76,7 @@ def deblurring(
         ((32, 32), 0.33)
     """
     _checks.choice("protocol", protocol, get_args(Protocol))
-    truth = find_picture(picture)
+    truth = find_image(image)
     if crop is not None:
         truth = _middle(truth, _checks.integer("crop", crop, least=16))
     rows, columns = truth.shape
@@ -95,13 +90,13 @@ def deblurring(
     one = jnp.zeros((), jnp.result_type(float))
     variation = model.nonsmooth.value(one, jnp.asarray(observed, one.dtype))  # at strength 1
     theta = float(np.log(truth.size / variation))
-    return Deblurring(f"{picture} {protocol}", model, truth, observed, operator, noise, theta)
+    return Deblurring(f"{image} {protocol}", model, truth, observed, operator, noise, theta)
 
 
-def _middle(picture: np.ndarray, size: int) -> np.ndarray:
-    """The middle of a picture: at most so many rows and columns."""
+def _middle(image: np.ndarray, size: int) -> np.ndarray:
+    """The middle of an image, at most `size` rows and columns."""
     parts = []
-    for length in picture.shape:
+    for length in image.shape:
         first = max((length - size) // 2, 0)
         parts.append(slice(first, first + size))
-    return picture[tuple(parts)]
+    return image[tuple(parts)]

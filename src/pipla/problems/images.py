@@ -1,28 +1,32 @@
-"""The pictures that deblurring is measured on."""
+"""The images that deblurring is measured on."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pipla import _checks
+from pipla._extras import extra
 from pipla.problems.base import data_path
 
-#: Files in `$PIPLA_DATA`. Of two files of the guitar, the authors' notebook reads the second one.
+#: Files in `$PIPLA_DATA`. The authors' notebook reads this one of their two files of the guitar.
 FILES = {"boat": "boat.png", "guitar": "guitar_rezoomed.png"}
 
 
-def find_picture(name: str) -> np.ndarray:
-    """A grey picture, float64, 0 to 255: `"camera"`, `"boat"` (512×512) or `"guitar"` (584×238).
+def find_image(name: str) -> np.ndarray:
+    """A grey image in float64, 0 to 255.
 
-    The camera man comes with scikit-image and is always there; the others are the paper's and lie
-    in `$PIPLA_DATA`.
+    Arguments:
+        name: `"camera"` (512×512, from scikit-image), or one of the paper's images, which are read
+            from the folder in `$PIPLA_DATA`: `"boat"` (512×512) and `"guitar"` (584×238).
     """
     _checks.choice("name", name, ("camera", *FILES))
     if name == "camera":
-        from skimage.data import camera
+        with extra("imaging", "the image 'camera'"):
+            from skimage.data import camera
 
         return camera().astype(np.float64)
-    from PIL import Image
+    with extra("imaging", f"the image {name!r}"):
+        from PIL import Image
 
     with Image.open(data_path(FILES[name])) as file:
         return np.asarray(file.convert("L"), np.float64)

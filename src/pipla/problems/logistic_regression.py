@@ -25,12 +25,12 @@ def logistic(
     authors: bool = False,
     approximation: str | None = None,
 ) -> Problem:
-    r"""$y_j \sim \mathrm{Bernoulli}(\sigma(v_j \cdot x))$, and a prior on x that is learned.
+    r"""$y_j \sim \mathrm{Bernoulli}(\sigma(v_j \cdot x))$, with a learned prior on x.
 
     The prior is $x_i \sim \mathrm{Laplace}(\theta, 1)$ or $x_i \sim U(-\theta, \theta)$.
     Covariates are uniform on $(-1, 1)$. Data are drawn by the paper's recipe from `seed`, or are
-    the authors' own (`authors=True`, from `$PIPLA_DATA`). `approximation` goes to the term. The
-    model's data are `features`, one observation a column, and `labels`.
+    the authors' own (`authors=True`, from `$PIPLA_DATA`). `approximation` is passed to the term.
+    The model's data are `features`, one observation per column, and `labels`.
     """
     _checks.choice("prior", prior, ("laplace", "uniform"))
     truth = TRUTH[prior]
@@ -66,10 +66,10 @@ def logistic(
 
 
 def potential(theta: Array, x: Array, data: dict[str, Array]) -> Float[Array, ""]:
-    r"""$\sum_j \log(1 + e^{z_j}) - y_j z_j$ with $z = x V$, one observation a column of $V$.
+    r"""$\sum_j \log(1 + e^{z_j}) - y_j z_j$ with $z = x V$, one observation per column of $V$.
 
-    With observations in rows, XLA's products of a whole cloud would run along the short side of
-    the matrix, and a step take longer. The sum is taken around one half, as
+    With one observation per row, XLA's products over all particles would run along the short side
+    of the matrix and take longer. The sum is computed in the symmetric form
     $\log(2 \cosh(z_j/2)) + (1/2 - y_j) z_j$.
     """
     z = x @ data["features"]

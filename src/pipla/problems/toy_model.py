@@ -1,4 +1,4 @@
-"""The toy model: Laplace latents seen through Gaussian noise; its maximiser is known exactly."""
+"""The toy model: Laplace latents with Gaussian noise, whose maximiser is known exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def toy(
 ) -> Problem:
     r"""$p(x_i) \propto e^{-|x_i - \theta| - r (x_i - \theta)^2 / 2}$ and $y_i \sim N(x_i, s^2)$.
 
-    `ridge` $r = 0$ is the Laplace prior; $r > 0$ an elastic net, whose quadratic part sits in the
+    `ridge` $r = 0$ is the Laplace prior; $r > 0$ an elastic net, whose quadratic part is in the
     smooth potential. `authors=True` takes the paper authors' observations from `$PIPLA_DATA`.
     """
     _checks.positive("noise", noise)
@@ -50,13 +50,13 @@ def _potential(theta: Array, x: Array, data: dict[str, Array]) -> Float[Array, "
 
 
 def log_marginal(theta: float, y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
-    r"""The log marginal likelihood, exactly and up to a constant:
+    r"""The exact log marginal likelihood, up to a constant:
 
     $$ \sum_i \log \int e^{-(y_i - x)^2/(2 s^2)}\, e^{-|x - \theta| - r (x-\theta)^2/2}\, dx. $$
 
     On either side of the kink the integrand is a Gaussian in $t = x - \theta$ with precision
     $A = s^{-2} + r$ and mean $\mu_\pm = ((y_i - \theta)/s^2 \mp 1)/A$: each half is a normal tail
-    probability. The normalisers of prior and noise, free of theta, are left out.
+    probability. The normalisers of prior and noise do not depend on theta and are left out.
     """
     from scipy.special import log_ndtr, logsumexp
 
@@ -71,7 +71,7 @@ def log_marginal(theta: float, y: ArrayLike, noise: float, ridge: float = 0.0) -
 
 
 def exact_maximiser(y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
-    """The maximiser of `log_marginal`, which is concave: to about 1e-9."""
+    """The maximiser of `log_marginal`, which is concave, to about 1e-9."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(
@@ -84,7 +84,7 @@ def exact_maximiser(y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
 
 
 def _draw(dimension: int, noise: float, ridge: float, truth: float, seed: int) -> NDArray:
-    """Latents by rejection from the Laplace law, then noise."""
+    """Observations: latents by rejection from the Laplace distribution, plus noise."""
     rng = np.random.default_rng(seed)
     kept: list[float] = []
     while len(kept) < dimension:

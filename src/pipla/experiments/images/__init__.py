@@ -1,1 +1,1 @@
-"""Experiments about images."""
+"""Experiments about restored images."""

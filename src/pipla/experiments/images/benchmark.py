@@ -1,4 +1,4 @@
-"""Deblurring at 30 dB: all algorithms and their peers on one picture, and what each costs."""
+"""Deblurring at 30 dB: all algorithms and their peers on one image, and the cost of each."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ from functools import partial
 
 from pipla.algorithms import SAPG, SKROCK
 from pipla.algorithms.base import Algorithm
-from pipla.experiments.base import Experiment, Variant
+from pipla.experiments.base import Variant
 from pipla.experiments.images import figures, findings, restorers
-from pipla.experiments.images.deblurring import HYBRID, corrected_row, numbers, recommended_row
-from pipla.experiments.images.restored import RESTORED
-from pipla.experiments.images.rows import PictureEntry, PicturePreset
-from pipla.problems.image_deblurring import Deblurring
+from pipla.experiments.images.deblurring import (
+    HYBRID,
+    corrected_row,
+    recommended_row,
+    step_and_smoothing,
+)
+from pipla.experiments.images.experiment import ImageExperiment
+from pipla.experiments.images.rows import ImageEntry, ImagePreset
+from pipla.problems import Deblurring
 
 STAGES = 10
 
 
 def sapg(problem: Deblurring) -> Algorithm:
-    """One chain with the numbers of its authors."""
-    step, smoothing = numbers(problem)
+    """One chain with the settings of its authors."""
+    step, smoothing = step_and_smoothing(problem)
     return SAPG(step, smoothing)
 
 
 def skrock(problem: Deblurring) -> Algorithm:
-    """Half of the longest stable step; such long steps of x need theta in closed form."""
-    _, smoothing = numbers(problem)
-    reach = (STAGES - 0.5) ** 2 * (2 - 4 / 3 * 0.05) - 1.5
-    step = 0.5 * reach / (problem.stiffness + 1 / smoothing)
+    """Half of the longest stable step; steps of x this long need theta in closed form."""
+    _, smoothing = step_and_smoothing(problem)
+    stability = (STAGES - 0.5) ** 2 * (2 - 4 / 3 * 0.05) - 1.5
+    step = 0.5 * stability / (problem.stiffness + 1 / smoothing)
     return SKROCK(step, smoothing, num_stages=STAGES, theta_update="closed-form")
 
 
-def rows(picture: str) -> list[PictureEntry]:
-    """The rows of one picture."""
-    entry = partial(PictureEntry, make=None, detail=picture, picture=picture)
+def rows(image: str) -> list[ImageEntry]:
+    """The rows of one image."""
+    entry = partial(ImageEntry, detail=image)
     single: tuple[tuple[str, Variant, restorers.Restorer], ...] = (
         ("unsupervised Wiener", "peer", restorers.unsupervised_wiener),
         ("Wiener", "oracle", restorers.oracle_wiener),
@@ -40,45 +45,42 @@ def rows(picture: str) -> list[PictureEntry]:
         ("MAP", "oracle", restorers.oracle_strength),
     )
     return [
-        recommended_row(picture),
-        *(corrected_row(kind, picture) for kind in HYBRID),
+        recommended_row(image),
+        *(corrected_row(kind, image) for kind in HYBRID),
         entry(
             "SK-ROCK",
             "exact",
             "peer",
+            restorers.chain(skrock),
             gradients=STAGES,
             num_particles=2,
-            restorer=restorers.chain(skrock),
         ),
-        entry("SAPG", "exact", "peer", num_particles=1, restorer=restorers.chain(sapg)),
+        entry("SAPG", "exact", "peer", restorers.chain(sapg)),
         *(
-            entry(name, "exact" if name == "MAP" else "none", variant, restorer=way, fixed_steps=0)
-            for name, variant, way in single
+            entry(name, "exact" if name == "MAP" else "none", variant, restorer, fixed_steps=0)
+            for name, variant, restorer in single
         ),
     ]
 
 
-BENCHMARK: Experiment = Experiment(
+BENCHMARK = ImageExperiment(
     name="deblurring-benchmark",
     title="Deblurring at 30 dB: what each method reaches, and what it costs",
-    about="One picture (boat; camera where PIPLA_DATA is not set), 9×9 uniform circular blur, "
-    "noise of a thousandth of the blurred picture's variance. Recommended: reflected-prox Langevin "
+    about="One image (boat; camera where PIPLA_DATA is not set), 9×9 uniform circular blur, noise "
+    "variance a thousandth of the blurred image's variance. Recommended: reflected-prox Langevin "
     "with two antithetic particles (pipla.restore). Corrected: the paper's hybrid algorithms with "
     "lam = min(5/L, 2) and gamma = .98/(L + 1/lam), two particles. Peers learn what they need. "
-    "Oracles see the truth and choose their one number by it: the balance of the Wiener filter, "
+    "Oracles choose their one parameter by the truth: the regularisation of the Wiener filter, "
     "when to stop Richardson-Lucy, the strength of total variation for the MAP.",
-    method=RESTORED,
-    problem=lambda data: ("boat",) if data else ("camera",),
-    data_file=None,
-    entries=[row for picture in ("boat", "camera") for row in rows(picture)],
+    images=lambda data: ("boat",) if data else ("camera",),
+    entries=[row for image in ("boat", "camera") for row in rows(image)],
     presets={
-        "quick": PicturePreset(3, 4000),
-        "paper": PicturePreset(
+        "quick": ImagePreset(3, 4000),
+        "paper": ImagePreset(
             3, 8000, slow_replicates=3, reference_steps=1500, reference_replicates=3
         ),
-        "tiny": PicturePreset(2, 20, crop=32, reference_steps=12, reference_replicates=1),
+        "tiny": ImagePreset(2, 20, crop=32, reference_steps=12, reference_replicates=1),
     },
-    starts=lambda rng, count: rng.standard_normal(count),
     figures=figures.benchmark_figures,
     findings=findings.benchmark_findings,
     errata=("E7", "E13"),

@@ -1,8 +1,8 @@
 """Restorations to compare with: Wiener filters and Richardson-Lucy.
 
-Pictures may have any scale. Those that take a `kernel` (odd in size, centred, summing to 1) wrap
-around at the edges, as scikit-image's do; `reflecting` makes them reflect. An *oracle* sees the
-truth, and chooses its one number by it: nobody can choose better, and nobody can choose so.
+Images may have any scale. Functions that take a `kernel` (of odd size, centred, summing to 1) wrap
+around at the edges, as scikit-image's do; `reflecting` makes them reflect. An *oracle* chooses its
+one parameter by the truth: an upper bound that is not attainable in practice.
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pipla import _checks
+from pipla._extras import extra
 from pipla.imaging.metrics import mse
 
 Operator = Callable[[np.ndarray], np.ndarray]
 
 
 def unsupervised_wiener(y: np.ndarray, kernel: np.ndarray, seed: int = 0) -> np.ndarray:
-    """The posterior mean under a Gaussian prior on the Laplacian; noise and prior are learned.
+    """The posterior mean under a Gaussian prior on the Laplacian, with learned precisions.
 
     scikit-image's Gibbs sampler (Orieux, Giovannelli and Rodet 2010) with its default settings.
-    It starts at precisions of 1, so that 0 to 255 suits it better than 0 to 1.
+    It starts at precisions of 1, so it works better for images in 0 to 255 than in 0 to 1.
     """
-    from skimage.restoration import unsupervised_wiener as restore
+    with extra("imaging", "the unsupervised Wiener filter"):
+        from skimage.restoration import unsupervised_wiener as restore
 
     restored, _ = restore(np.asarray(y, np.float64), kernel, clip=False, rng=seed)
     return restored
 
 
 def oracle_wiener(y: np.ndarray, kernel: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """The Wiener filter with a prior on the Laplacian, at the balance with the smallest error."""
+    """The Wiener filter with a prior on the Laplacian, regularised for the least error."""
     from scipy.optimize import minimize_scalar
-    from skimage.restoration import wiener
+
+    with extra("imaging", "the Wiener filter"):
+        from skimage.restoration import wiener
 
     def restore(exponent: float) -> np.ndarray:
         return wiener(np.asarray(y, np.float64), kernel, 10.0**exponent, clip=False)
@@ -51,8 +55,8 @@ def richardson_lucy(
 ) -> np.ndarray:
     r"""$x \leftarrow x \cdot H^\top(y / Hx) / H^\top 1$ from a constant, for any blur $H$.
 
-    scikit-image has it for zeros beyond the edge only, which darkens the margins of pictures that
-    go on there. What is negative in y counts as 0.
+    scikit-image's version assumes zeros beyond the edge, which darkens the margins of images that
+    extend beyond it. Negative values of y count as 0.
     """
     *_, last = _richardson_lucy(y, apply, adjoint, iterations)
     return last
@@ -61,9 +65,9 @@ def richardson_lucy(
 def oracle_richardson_lucy(
     y: np.ndarray, apply: Operator, adjoint: Operator, truth: np.ndarray, most: int = 500
 ) -> np.ndarray:
-    """The same, stopped where it is nearest to the truth; iterations beyond `most` are not tried.
+    """Richardson-Lucy, stopped at the smallest error within `most` iterations.
 
-    Its error falls, then rises: it stops for good when 20 iterations have brought nothing.
+    The error falls, then rises: the search ends after 20 iterations without improvement.
     """
     best, error, since = np.asarray(y, np.float64), np.inf, 0
     for x in _richardson_lucy(y, apply, adjoint, most):
@@ -78,20 +82,20 @@ def oracle_richardson_lucy(
 
 
 def reflecting(
-    restore: Callable[..., np.ndarray], y: np.ndarray, **pictures: np.ndarray
+    restore: Callable[..., np.ndarray], y: np.ndarray, **images: np.ndarray
 ) -> np.ndarray:
-    """Let a restoration that wraps around reflect instead, by mirroring the picture in both axes.
+    """Turn circular into reflecting boundaries, by mirroring the image along both axes.
 
-    For a symmetric kernel this is exact: what repeats after twice the length of a mirrored picture
-    is its reflection. `pictures`, such as `truth`, are mirrored too and handed on.
+    For a symmetric kernel this is exact: the periodic extension of the mirrored image is the
+    reflection of the image. `images`, such as `truth`, are mirrored too and passed on.
     """
-    mirrored = {name: _mirror(picture) for name, picture in pictures.items()}
+    mirrored = {name: _mirror(image) for name, image in images.items()}
     restored = restore(_mirror(y), **mirrored)
     return restored[: y.shape[0], : y.shape[1]]
 
 
-def _mirror(picture: np.ndarray) -> np.ndarray:
-    return np.pad(picture, [(0, length) for length in picture.shape], mode="symmetric")
+def _mirror(image: np.ndarray) -> np.ndarray:
+    return np.pad(image, [(0, length) for length in image.shape], mode="symmetric")
 
 
 def _richardson_lucy(

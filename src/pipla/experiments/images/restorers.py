@@ -1,4 +1,4 @@
-"""Ways to restore a blurred picture, with one face: problem and amount in, `Restored` out."""
+"""Ways to restore a blurred image, with one signature: `restorer(problem, budget)`."""
 
 from __future__ import annotations
 
@@ -14,121 +14,151 @@ from pipla.algorithms import RPL
 from pipla.algorithms.base import Algorithm
 from pipla.engine.map_estimate import map_estimate
 from pipla.engine.result import Status
+from pipla.experiments.base import six_digits
 from pipla.experiments.images import peers
-from pipla.experiments.images.watch import watch
+from pipla.experiments.images.watch import Start, watch
 from pipla.imaging.metrics import mse
 from pipla.imaging.restoration import restore
 from pipla.operators import blur
-from pipla.problems.image_deblurring import Deblurring
+from pipla.problems import Deblurring
 
-#: Of the `bsnr30` protocol; the peers wrap around, as its blur does.
+#: The kernel of the `bsnr30` protocol. The peers wrap around at the edges, as its blur does.
 KERNEL = blur.box(9)
 
 
-class Amount(NamedTuple):
-    """How much to do: for the recommended rule and peers only the seed matters."""
+class Budget(NamedTuple):
+    """How much is run. Peers use none of it.
+
+    Attributes:
+        num_particles, num_steps, seed, progress: as in `pipla.run`.
+        first: whether this is the first replicate, which the figures show.
+    """
 
     num_particles: int
     num_steps: int
     seed: int
-    first: bool  # of the replicates: the one that figures show
+    first: bool
     progress: bool | None
 
 
 class Restored(NamedTuple):
-    """What came out; `None` where a method has no such thing."""
+    """A restored image; `None` where a method has no such thing.
 
-    mean: np.ndarray  # the posterior mean, or a peer's only picture
+    Attributes:
+        mean, std: the posterior mean (or a peer's only image) and standard deviation.
+        map: the MAP estimate.
+        seconds, compile_seconds: wall time.
+        finite: whether the run stayed finite.
+        theta, trace: the logarithm of the strength: its estimate, and its value after every step.
+        particle_mse: the mean MSE of the particles at the end.
+        step_size, smoothing: the numbers of the algorithm.
+        curves: what `watch` recorded.
+    """
+
+    mean: np.ndarray
     seconds: float
     compile_seconds: float = 0.0
     finite: bool = True
-    deviation: np.ndarray | None = None
-    best: np.ndarray | None = None  # the most probable picture
+    std: np.ndarray | None = None
+    map: np.ndarray | None = None
     theta: float | None = None
-    trace: np.ndarray | None = None  # theta after every step
-    cloud_mse: float | None = None
+    trace: np.ndarray | None = None
+    particle_mse: float | None = None
     step_size: float | None = None
     smoothing: float | None = None
     curves: dict[str, np.ndarray] | None = None
 
 
-Restorer = Callable[[Deblurring, Amount], Restored]
+Restorer = Callable[[Deblurring, Budget], Restored]
 
 
-def chain(make: Callable[[Deblurring], Algorithm]) -> Restorer:
-    """Particles by an algorithm made for the problem; averages over the last half of the steps."""
+def chain(
+    make: Callable[[Deblurring], Algorithm],
+    *,
+    start: Start = Deblurring.particles,
+    find_map: bool = True,
+) -> Restorer:
+    """Run an algorithm and average over the last half of the steps.
 
-    def restorer(problem: Deblurring, amount: Amount) -> Restored:
+    Arguments:
+        make: makes the algorithm for a problem.
+        start: the particles at the start.
+        find_map: whether the MAP estimate is computed; the published model has no potential to
+            maximise.
+    """
+
+    def restorer(problem: Deblurring, budget: Budget) -> Restored:
         algorithm = make(problem)
         seen = watch(
             problem,
             algorithm,
-            num_particles=amount.num_particles,
-            num_steps=amount.num_steps,
-            key=jax.random.key(amount.seed),
-            progress=amount.progress,
+            start=start,
+            num_particles=budget.num_particles,
+            num_steps=budget.num_steps,
+            key=jax.random.key(budget.seed),
+            progress=budget.progress,
         )
         trace = np.asarray(seen.result.theta_trace, np.float64)
         theta = float(trace[len(trace) // 2 :].mean())
-        best = None
-        if not problem.published:  # theirs has no potential to maximise
-            best = np.asarray(map_estimate(problem.model, theta, seen.mean).x)
+        most_probable = None
+        if find_map:
+            most_probable = np.asarray(map_estimate(problem.model, theta, seen.mean).x)
         return Restored(
             mean=seen.mean,
-            deviation=seen.deviation,
-            best=best,
+            std=seen.std,
+            map=most_probable,
             theta=theta,
             trace=trace,
-            cloud_mse=float(seen.curves["cloud_mse"][-1]),
+            particle_mse=float(seen.curves["particle_mse"][-1]),
             seconds=seen.result.seconds,
             compile_seconds=seen.result.compile_seconds,
             finite=seen.result.status is not Status.NONFINITE,
-            step_size=_number(getattr(algorithm, "step_size", None)),
-            smoothing=_number(getattr(algorithm, "smoothing", None)),
+            step_size=six_digits(getattr(algorithm, "step_size", None)),
+            smoothing=six_digits(getattr(algorithm, "smoothing", None)),
             curves=seen.curves,
         )
 
     return restorer
 
 
-def recommended(problem: Deblurring, amount: Amount) -> Restored:
-    """`pipla.restore`, and for the figures a second run like it that is looked at on the way."""
+def recommended(problem: Deblurring, budget: Budget) -> Restored:
+    """`pipla.restore`, and for the figures a second run with the same settings under `watch`."""
     found = restore(
         problem.operator,
         problem.observed,
         problem.noise,
-        num_steps=amount.num_steps,
-        num_particles=amount.num_particles,
-        seed=amount.seed,
-        progress=amount.progress,
+        num_steps=budget.num_steps,
+        num_particles=budget.num_particles,
+        seed=budget.seed,
+        progress=budget.progress,
     )
-    cloud = np.asarray(found.result.particles)
+    particles = np.asarray(found.result.particles)
     curves = None
-    if amount.first:
+    if budget.first:
         curves = watch(
             problem,
             RPL(),
-            num_particles=amount.num_particles,
-            num_steps=amount.num_steps,
-            key=jax.random.key(amount.seed),
+            num_particles=budget.num_particles,
+            num_steps=budget.num_steps,
+            key=jax.random.key(budget.seed),
             progress=False,
         ).curves
     return Restored(
         mean=found.mean,
-        deviation=found.std,
-        best=found.map,
+        std=found.deviation,
+        map=found.best,
         theta=float(np.log(found.strength)),
-        trace=np.asarray(found.result.theta_trace["strength"], np.float64),
-        cloud_mse=float(np.mean([mse(x, problem.truth) for x in cloud])),
+        trace=np.asarray(found.result.theta_trace, np.float64),
+        particle_mse=float(np.mean([mse(x, problem.truth) for x in particles])),
         seconds=found.seconds,
         compile_seconds=found.result.compile_seconds,
-        step_size=_number(RPL().scheme.step_size),
+        step_size=six_digits(RPL().scheme.step_size),
         curves=curves,
     )
 
 
-def oracle_strength(problem: Deblurring, amount: Amount) -> Restored:
-    """The most probable picture at the strength that makes it nearest to the truth."""
+def oracle_strength(problem: Deblurring, budget: Budget) -> Restored:
+    """The MAP estimate at the strength with the smallest error."""
     from scipy.optimize import minimize_scalar
 
     def error(theta: float) -> float:
@@ -140,21 +170,21 @@ def oracle_strength(problem: Deblurring, amount: Amount) -> Restored:
     )
     best = np.asarray(map_estimate(problem.model, float(found.x), problem.observed).x)
     seconds = time.perf_counter() - began
-    return Restored(mean=best, best=best, theta=float(found.x), seconds=seconds)
+    return Restored(mean=best, map=best, theta=float(found.x), seconds=seconds)
 
 
-def unsupervised_wiener(problem: Deblurring, amount: Amount) -> Restored:
-    """The Wiener filter that learns its balance."""
+def unsupervised_wiener(problem: Deblurring, budget: Budget) -> Restored:
+    """The Wiener filter that learns its regularisation."""
     return _timed(lambda: peers.unsupervised_wiener(problem.observed, KERNEL))
 
 
-def oracle_wiener(problem: Deblurring, amount: Amount) -> Restored:
-    """The Wiener filter at the best balance."""
+def oracle_wiener(problem: Deblurring, budget: Budget) -> Restored:
+    """The Wiener filter with the best regularisation."""
     return _timed(lambda: peers.oracle_wiener(problem.observed, KERNEL, problem.truth))
 
 
-def richardson_lucy(problem: Deblurring, amount: Amount) -> Restored:
-    """Richardson-Lucy, stopped at the best moment."""
+def richardson_lucy(problem: Deblurring, budget: Budget) -> Restored:
+    """Richardson-Lucy, stopped at the smallest error."""
     apply, adjoint = (_as_numpy(f) for f in (problem.operator.apply, problem.operator.adjoint))
     return _timed(
         lambda: peers.oracle_richardson_lucy(problem.observed, apply, adjoint, problem.truth)
@@ -162,7 +192,7 @@ def richardson_lucy(problem: Deblurring, amount: Amount) -> Restored:
 
 
 def _timed(make: Callable[[], np.ndarray]) -> Restored:
-    """One picture, and no strength."""
+    """A single image, without a strength."""
     began = time.perf_counter()
     mean = make()
     return Restored(mean=mean, seconds=time.perf_counter() - began)
@@ -171,7 +201,3 @@ def _timed(make: Callable[[], np.ndarray]) -> Restored:
 def _as_numpy(function: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
     compiled = jax.jit(lambda x: function(x))  # a method of an operator cannot be hashed
     return lambda x: np.asarray(compiled(x.astype(jnp.result_type(float))), np.float64)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(f"{float(value):.6g}")

@@ -1,46 +1,45 @@
-"""A run that is looked at on the way: after 1, 2, 4, ... steps, four times an octave.
+"""A run that is recorded after 1, 2, 4, ... steps, four times per octave.
 
-The estimate after n steps is the average over particles and over the last half of the steps. With
-four looks an octave, half of a number of steps is a look, too, and sums from the start are enough.
+The estimate after n steps is the average over particles and over the last half of the steps. As
+half of a recorded number of steps is recorded as well, running sums from the start are enough.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Key
 
 from pipla.algorithms.base import Algorithm
-from pipla.engine.hooks import Progress
+from pipla.engine.hooks import Hook, View
 from pipla.engine.result import Result, Status
-from pipla.engine.run import resume, run
+from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.imaging.metrics import mse, psnr, ssim
-from pipla.problems.image_deblurring import Deblurring
+from pipla.problems import Deblurring
+
+#: Makes the particles at the start of a run.
+Start = Callable[[Deblurring, Key[Array, ""], int], Array]
 
 
 class Watched(NamedTuple):
-    """What was seen: curves over the looks, and the last estimate."""
+    """A recorded run.
+
+    Attributes:
+        result: the result of `pipla.run`.
+        mean, std: posterior mean and standard deviation over the last half of the steps.
+        curves: `steps` and, for each of them, `theta`, `particle_mse`, `particle_ssim`, `psnr` and
+            `seconds`.
+    """
 
     result: Result
     mean: np.ndarray
-    deviation: np.ndarray
+    std: np.ndarray
     curves: dict[str, np.ndarray]
-
-
-class _Sums(NamedTuple):
-    steps: int
-    first: np.ndarray  # of x over steps, averaged over particles
-    second: np.ndarray  # of x²
-
-
-def looks(num_steps: int) -> np.ndarray:
-    """The steps after which to look."""
-    octaves = 2.0 ** (np.arange(4 * int(np.ceil(np.log2(num_steps))) + 1) / 4)
-    inside = np.round(octaves).astype(int)
-    return np.unique(np.append(inside[inside < num_steps], num_steps))
 
 
 def watch(
@@ -49,84 +48,117 @@ def watch(
     *,
     num_particles: int,
     num_steps: int,
-    key: Any,
+    key: Key[Array, ""],
+    start: Start = Deblurring.particles,
     progress: bool | None = None,
 ) -> Watched:
-    """Run an algorithm; a run that does not stay finite ends early."""
+    """Run an algorithm and record it on the way; a run that does not stay finite ends early."""
     start_key, run_key = jax.random.split(key)
-    result: Result | None = None
-    past = [_Sums(0, np.zeros(problem.truth.shape), np.zeros(problem.truth.shape))]
-    curves: dict[str, list[float]] = {name: [] for name in ("steps", *_MEASURES)}
-    name = getattr(algorithm, "name", "") or type(algorithm).__name__
-    with Progress(name, num_steps, progress) as bar:
-        for step in looks(num_steps):
-            if result is None:
-                result = run(
-                    problem.model,
-                    algorithm,
-                    theta=jnp.asarray(problem.theta, jnp.result_type(float)),
-                    particles=problem.cloud(start_key, num_particles),
-                    num_steps=int(step),
-                    burn_in=0,
-                    key=run_key,
-                    save=Save(moments_every=1),
-                    progress=False,
-                    check=False,  # the published settings break conditions, as they should
-                )
-            else:
-                result = resume(
-                    result, problem.model, num_steps=int(step) - result.num_steps, progress=False
-                )
-            if result.status is Status.INTERRUPTED:
-                raise KeyboardInterrupt
-            past = _recent(past, _sums(result))
-            estimate = _average(past)[0]
-            for measure, value in _seen(problem, result, estimate).items():
-                curves[measure].append(value)
-            bar.update(result.num_steps, result.theta_last)
-            if result.status is Status.NONFINITE:
-                break
-    assert result is not None
-    mean, variance = _average(past)
-    return Watched(
-        result,
-        mean,
-        np.sqrt(np.maximum(variance, 0.0)),
-        {name: np.asarray(values) for name, values in curves.items()},
+    recorder = Recorder(problem, num_steps)
+    result = run(
+        problem.model,
+        algorithm,
+        theta=jnp.asarray(problem.theta, jnp.result_type(float)),
+        particles=start(problem, start_key, num_particles),
+        num_steps=num_steps,
+        burn_in=0,
+        key=run_key,
+        save=Save(moments_every=1),
+        progress=progress,
+        check=False,  # the published settings break conditions of the theory
+        callbacks=[recorder],
     )
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    if result.num_steps > recorder.last:  # the run ended between two records, not finite
+        recorder.record(
+            result.num_steps,
+            result.theta_last,
+            result.particles,
+            result.x_mean,
+            result.x_variance,
+            result.seconds,
+        )
+    if not recorder.last:
+        raise FloatingPointError(f"no step stayed finite: {result.message}")
+    mean, variance = recorder.average()
+    return Watched(result, mean, np.sqrt(np.maximum(variance, 0.0)), recorder.curves())
 
 
-#: MSE and SSIM of the cloud are means over its particles, as the paper has them.
-_MEASURES = ("theta", "cloud_mse", "cloud_ssim", "psnr", "seconds")
+def record_steps(num_steps: int) -> np.ndarray:
+    """The numbers of steps after which a run is recorded."""
+    octaves = 2.0 ** (np.arange(4 * int(np.ceil(np.log2(num_steps))) + 1) / 4)
+    inside = np.round(octaves).astype(int)
+    return np.unique(np.append(inside[inside < num_steps], num_steps))
 
 
-def _seen(problem: Deblurring, result: Result, estimate: np.ndarray) -> dict[str, float]:
-    cloud = np.asarray(result.particles)
-    return {
-        "steps": result.num_steps,
-        "theta": float(result.theta_last),
-        "cloud_mse": float(np.mean([mse(x, problem.truth) for x in cloud])),
-        "cloud_ssim": float(np.mean([ssim(x, problem.truth) for x in cloud])),
-        "psnr": psnr(estimate, problem.truth),
-        "seconds": result.seconds,
-    }
+class _Sums(NamedTuple):
+    """Sums over steps of x and x², averaged over particles."""
+
+    steps: int
+    first: np.ndarray
+    second: np.ndarray
 
 
-def _sums(result: Result) -> _Sums:
-    mean = np.asarray(result.x_mean, np.float64)
-    square = np.asarray(result.x_variance, np.float64) + mean**2
-    return _Sums(result.num_steps, result.num_steps * mean, result.num_steps * square)
+class Recorder(Hook):
+    """Records theta, the error of the particles and that of the posterior mean so far.
 
+    Arguments:
+        problem: the blurred image.
+        num_steps: the steps of the run.
+    """
 
-def _recent(past: list[_Sums], now: _Sums) -> list[_Sums]:
-    """The sums from half of the steps on."""
-    first = max(k for k, sums in enumerate(past) if 2 * sums.steps <= now.steps)
-    return [*past[first:], now]
+    def __init__(self, problem: Deblurring, num_steps: int) -> None:
+        zeros = np.zeros(problem.truth.shape)
+        self._problem, self._at = problem, record_steps(num_steps)
+        self._past = [_Sums(0, zeros, zeros)]
+        self._records: list[dict[str, float]] = []
 
+    @property
+    def last(self) -> int:
+        """The number of steps at the last record; 0 before the first."""
+        return self._past[-1].steps
 
-def _average(past: list[_Sums]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance between the first and the last of these sums."""
-    old, new = past[0], past[-1]
-    count = new.steps - old.steps
-    mean = (new.first - old.first) / count
-    return mean, (new.second - old.second) / count - mean**2
+    def next_step(self, step: int) -> int | None:
+        """The next step to record after `step`."""
+        later = self._at[self._at > step]
+        return int(later[0]) if len(later) else None
+
+    def __call__(self, view: View) -> None:
+        if view.step > self.last and view.step in self._at:
+            self.record(
+                view.step, view.theta, view.particles, view.x_mean, view.x_variance, view.seconds
+            )
+
+    def record(
+        self, step: int, theta: Any, particles: Any, x_mean: Any, x_variance: Any, seconds: float
+    ) -> None:
+        """Add a record. The moments are those of all steps so far."""
+        mean = np.asarray(x_mean, np.float64)
+        square = np.asarray(x_variance, np.float64) + mean**2
+        now = _Sums(step, step * mean, step * square)
+        half = max(k for k, sums in enumerate(self._past) if 2 * sums.steps <= step)
+        self._past = [*self._past[half:], now]
+        truth = self._problem.truth
+        self._records.append(
+            {
+                "steps": step,
+                "theta": float(theta),
+                # Means over the particles, as in the paper.
+                "particle_mse": float(np.mean([mse(x, truth) for x in np.asarray(particles)])),
+                "particle_ssim": float(np.mean([ssim(x, truth) for x in np.asarray(particles)])),
+                "psnr": psnr(self.average()[0], truth),
+                "seconds": seconds,
+            }
+        )
+
+    def average(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance over the last half of the steps so far."""
+        old, new = self._past[0], self._past[-1]
+        count = new.steps - old.steps
+        mean = (new.first - old.first) / count
+        return mean, (new.second - old.second) / count - mean**2
+
+    def curves(self) -> dict[str, np.ndarray]:
+        """The records as one array per quantity."""
+        return {name: np.array([r[name] for r in self._records]) for name in self._records[0]}

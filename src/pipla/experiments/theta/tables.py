@@ -1,29 +1,29 @@
-"""Tables of rows that are replicates: theta beside the paper's numbers and the maximiser."""
+"""Tables of experiments about theta: against the paper's numbers and against the maximiser."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from pipla.experiments.base import mean_sd
 from pipla.experiments.results import Results
-from pipla.experiments.theta.comparison import verdict
+from pipla.experiments.theta.findings import verdict
+from pipla.experiments.theta.rows import ThetaRow
 from pipla.report.page import Cell, Table, fixed
 
 
-def paper_table(results: Results) -> Table:
-    """Published beside ours, differences flagged."""
+def paper_table(results: Results[ThetaRow]) -> Table:
+    """Our numbers beside the published ones, with differences flagged."""
     columns = ["algorithm", "prox", "variant", *_detail(results), "step", "smoothing"]
     columns += ["NMSE last", "paper", "NMSE average", "paper", "verdict"]
     rows = []
     for row in results.rows:
-        paper = row["paper"]
+        paper = row.paper
         rows.append(
             [
                 *_names(results, row),
-                _short(row["step_size"]),
-                _short(row["smoothing"]),
-                spread(row["nmse_last"], row["nmse_last_sd"], 2),
-                spread(paper.get("nmse_last"), paper.get("nmse_last_sd"), 2),
-                spread(row["nmse_average"], row["nmse_average_sd"], 2),
+                _short(row.step_size),
+                _short(row.smoothing),
+                mean_sd(row.nmse_last, row.nmse_last_sd, 2),
+                mean_sd(paper.get("nmse_last"), paper.get("nmse_last_sd"), 2),
+                mean_sd(row.nmse_average, row.nmse_average_sd, 2),
                 fixed(paper.get("nmse_average"), 2),
                 _flag(row),
             ]
@@ -31,50 +31,42 @@ def paper_table(results: Results) -> Table:
     return Table(columns, rows)
 
 
-def reference_table(results: Results) -> Table:
+def reference_table(results: Results[ThetaRow]) -> Table:
     """Each row against the maximiser, and what it cost."""
     columns = ["algorithm", "prox", "variant", *_detail(results), "theta", "NMSE last", "bias"]
     columns += ["distance", "evaluations", "to paper's best", "seconds", "finite"]
     rows = [
         [
             *_names(results, row),
-            spread(row["theta_mean"], row["theta_sd"], 3),
-            fixed(row["nmse_last"], 2),
-            fixed(row["bias"], 4),
-            fixed(row["distance_to_reference"], 4),
-            fixed(row["evaluations"], 0),
-            fixed(row.get("evaluations_to_paper_best"), 0),
-            fixed(row["seconds"], 1),
-            Cell(f"{100 * row['finite']:.0f} %", row["finite"]),
+            mean_sd(row.theta_mean, row.theta_sd, 3),
+            fixed(row.nmse_last, 2),
+            fixed(row.bias, 4),
+            fixed(row.distance_to_reference, 4),
+            fixed(row.evaluations, 0),
+            fixed(row.evaluations_to_paper_best, 0),
+            fixed(row.seconds, 1),
+            Cell(f"{100 * row.finite:.0f} %", row.finite),
         ]
         for row in results.rows
     ]
     return Table(columns, rows)
 
 
-def spread(mean: float | None, sd: float | None, digits: int) -> Cell | None:
-    """`mean ± sd`, sorted by the mean."""
-    if mean is None:
-        return None
-    tail = "" if sd is None else f" ± {sd:.{digits}f}"
-    return Cell(f"{mean:.{digits}f}{tail}", mean)
+def _detail(results: Results[ThetaRow]) -> list[str]:
+    return ["detail"] if any(row.detail for row in results.rows) else []
 
 
-def _detail(results: Results) -> list[str]:
-    return ["detail"] if any(row["detail"] for row in results.rows) else []
-
-
-def _names(results: Results, row: dict[str, Any]) -> list[str]:
-    return [row["algorithm"], row["prox"], row["variant"], *(row[n] for n in _detail(results))]
+def _names(results: Results[ThetaRow], row: ThetaRow) -> list[str]:
+    return [row.algorithm, row.prox, row.variant, *(row.detail for _ in _detail(results))]
 
 
 def _short(value: float | None) -> Cell | None:
     return None if value is None else Cell(f"{value:g}", value)
 
 
-def _flag(row: dict[str, Any]) -> str | Cell | None:
-    words = verdict(row)
-    if words in (None, "agrees"):
-        return words
-    difference = (row["nmse_last"] or 0.0) - row["paper"]["nmse_last"]
-    return Cell(words, difference, "flag")
+def _flag(row: ThetaRow) -> str | Cell | None:
+    found = verdict(row)
+    if found is None or found == "agrees":
+        return found
+    difference = (row.nmse_last or 0.0) - row.paper["nmse_last"]
+    return Cell(found, difference, "flag")
