@@ -40,7 +40,7 @@ def main(num_steps=5000, num_particles=40):
             problem.model,
             algorithm,
             theta=theta,
-            particles=problem.cloud(jax.random.key(1), num_particles, jnp.asarray(theta)),
+            particles=problem.particles(jax.random.key(1), num_particles, jnp.asarray(theta)),
             num_steps=num_steps,
             key=jax.random.key(0),
             save=pipla.Save(particles_every=100),  # some whole clouds, for quantiles

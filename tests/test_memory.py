@@ -11,7 +11,7 @@ import jax, jax.numpy as jnp, pipla
 
 # Keeping every cloud would take 125 MB here, more than a fifth of all the rest.
 problem = pipla.problems.logistic(dimension=25, observations=20)
-cloud = problem.cloud(jax.random.key(0), 25)
+cloud = problem.particles(jax.random.key(0), 25)
 result = pipla.run(
     problem.model, pipla.PIPGLA(0.01), theta=problem.theta, particles=cloud,
     num_steps=int(sys.argv[1]), key=jax.random.key(1), check=False,

@@ -177,9 +177,7 @@ def test_numbers_that_are_left_out_are_filled_in_and_others_stay():
     np.testing.assert_allclose(auto.theta_scale, 1 / D)
     assert auto.smoothing is None  # PIPGLA's is its step size
     # A smoothing that is given is a stiffness the step must suit.
-    soft, hard = (
-        complete(pipla.MYIPLA(smoothing=lam), MODEL, THETA, CLOUD) for lam in (1.0, 1e-3)
-    )
+    soft, hard = (complete(pipla.MYIPLA(smoothing=lam), MODEL, THETA, CLOUD) for lam in (1.0, 1e-3))
     assert float(hard.step_size) < 1e-3 < float(soft.step_size)
     assert tuning.broken_conditions(hard, MODEL, THETA, CLOUD) == []
     given = pipla.PIPGLA(0.1)
@@ -303,9 +301,7 @@ def test_a_sampler_gets_its_step_from_x_alone():
 
 def test_a_splitting_given_its_smoothing_takes_it_as_its_step():
     for smoothing, step in ((0.01, 0.01), (50.0, 0.98 / 7)):
-        whole = complete(
-            pipla.PIPGLA(smoothing=smoothing, theta_scale=1.0), MODEL, THETA, CLOUD
-        )
+        whole = complete(pipla.PIPGLA(smoothing=smoothing, theta_scale=1.0), MODEL, THETA, CLOUD)
         np.testing.assert_allclose(whole.step_size, step, rtol=1e-3)
 
 
@@ -330,9 +326,7 @@ def test_stiffness_beyond_the_square_root_of_the_largest_float_is_measured():
 
 
 def test_schemes_inside_others_are_completed_and_judged():
-    whole = complete(
-        pipla.Annealed(pipla.MYIPLA(0.01, theta_scale="auto")), MODEL, THETA, CLOUD
-    )
+    whole = complete(pipla.Annealed(pipla.MYIPLA(0.01, theta_scale="auto")), MODEL, THETA, CLOUD)
     np.testing.assert_allclose(whole.scheme.theta_scale, 1 / D)
     assert tuning.broken_conditions(pipla.Annealed(pipla.PIPGLA(100.0)), MODEL, THETA, CLOUD)
     adaptive = complete(pipla.Adaptive(pipla.MYIPLA()), MODEL, THETA, CLOUD)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-
 from pipla.algorithms.generator import STRIP
 from pipla.algorithms.noise import cloud_normals
 

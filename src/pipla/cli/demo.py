@@ -90,7 +90,7 @@ _READING = (
 def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
     start_key, run_key = jax.random.split(jax.random.key(seed))
     theta = jnp.asarray(START)
-    start = problem.cloud(start_key, NUM_PARTICLES, theta)
+    start = problem.particles(start_key, NUM_PARTICLES, theta)
     model, back = noncentred(problem.model)
     z = jax.vmap(back.inverse, in_axes=(None, 0))(theta, start)
     # The curvature of g1 is 1 for the toy model and at most about 100 for the logistic model.

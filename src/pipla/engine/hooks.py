@@ -158,7 +158,7 @@ class Evaluate(Every):
         >>> problem = pipla.problems.toy(dimension=3)
         >>> width = pipla.hooks.Evaluate(lambda theta, x: float(x.std()), every=20)
         >>> result = pipla.run(problem.model, pipla.PIPGLA(0.1), theta=problem.theta,
-        ...                    particles=problem.cloud(jax.random.key(1), 4), num_steps=60,
+        ...                    particles=problem.particles(jax.random.key(1), 4), num_steps=60,
         ...                    key=jax.random.key(0), callbacks=[width])
         >>> [step for step, value in width.history]
         [20, 40, 60]

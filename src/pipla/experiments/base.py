@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeV
 import numpy as np
 
 from pipla.experiments.results import Results, Row, RowT
-from pipla.report.page import Cell, Section, Table, Text
-from pipla.report.page import Picture as Figure
+from pipla.report import Cell, Figure, Section, Table, Text
 
 Prox = Literal["approximate", "iterative", "exact", "none"]
 #: A peer is a method from elsewhere. An oracle sees the ground truth.

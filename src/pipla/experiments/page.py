@@ -9,8 +9,7 @@ from pipla.experiments import registry
 from pipla.experiments.base import AnyExperiment
 from pipla.experiments.errata import SENTENCES
 from pipla.experiments.results import Results, ResultsError
-from pipla.report.page import Picture as Figure
-from pipla.report.page import Section, Table, Text, write_page
+from pipla.report import Figure, Section, Table, Text, write_page
 
 
 def rebuild(folder: Path) -> Path:

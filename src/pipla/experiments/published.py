@@ -19,23 +19,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import _checks, _trees
-from pipla.models.likelihoods import GaussianLikelihood
-from pipla.models.model import Gradients, Model, Smooth
+from pipla.models.likelihoods import Gaussian, Likelihood
+from pipla.models.model import Gradients, Model
 from pipla.problems import Deblurring
 from pipla.prox import TotalVariation, TVStrength
 from pipla.prox.base import Iterative, Scalar, Solution, Term
-from pipla.prox.sums import coupled_sizes
 
 # E3. #
 
 
-class Doubled(eqx.Module):
-    r"""The potential $2 g_1(\theta, x, \text{data})$."""
+class Doubled(Likelihood):
+    r"""The potential $2 g_1(\theta, x)$."""
 
-    smooth: Smooth
+    likelihood: Likelihood
 
-    def __call__(self, theta: PyTree, x: PyTree, data: PyTree) -> Float[Array, ""]:
-        return 2 * self.smooth(theta, x, data)
+    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Float[Array, ""]:
+        return 2 * self.likelihood(theta, x, data)
 
 
 def doubled(model: Model) -> Model:
@@ -46,8 +45,6 @@ def doubled(model: Model) -> Model:
     prox of $g_1 + g_2$ allows for. That is the corrected step on the potential $2 g_1 + g_2$:
     `run(doubled(model), PIPULA(step))` is the published algorithm.
     """
-    if model.smooth is None:
-        return model
     return Model(Doubled(model.smooth), model.nonsmooth, model.data, metric=model.metric)
 
 
@@ -103,7 +100,7 @@ class ScaledPoint(Iterative):
         scaled = jax.tree.map(
             lambda t, size: t if size is None else self.scale.astype(t.dtype) * t,
             point.theta,
-            coupled_sizes(self.term, theta, x),
+            self.term.coupled_sizes(theta, x),
         )
         return point._replace(theta=scaled)
 
@@ -127,7 +124,7 @@ def published_problem(problem: Deblurring, theta: float = -10.5) -> Deblurring:
         problem: the blurred image.
         theta: where theta starts; -10.5 in the paper's figure of the guitar.
     """
-    likelihood = GaussianLikelihood(problem.operator, problem.observed, problem.noise)
+    likelihood = Gaussian(problem.operator, problem.observed, problem.noise)
     model = FirstParticleOnly(likelihood, MixedStrength(), data=None, metric=None)
     return problem._replace(model=model, theta=theta)
 

@@ -194,6 +194,22 @@ class Gaussian(Likelihood):
         return self.operator.apply(x) - self.observations.astype(x.dtype)
 
 
+@jax.custom_jvp
+def even_softplus(z: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""$\log(2 \cosh(z/2))$, the even part of $\log(1 + e^z)$; the odd part is $z/2$.
+
+    Its derivative is $\tanh(z/2)/2$. JAX's own would go through the value, with an exponential and
+    a logarithm per element, and make a run of logistic regression twice as slow.
+    """
+    return jnp.logaddexp(0.5 * z, -0.5 * z)
+
+
+@even_softplus.defjvp
+def _even_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (z,), (dz,) = primals, tangents
+    return even_softplus(z), dz * (0.5 * jnp.tanh(0.5 * z))
+
+
 def as_likelihood(smooth: Any) -> Likelihood:
     """A likelihood as it is, a function wrapped, `None` as a flat one."""
     if isinstance(smooth, Likelihood):

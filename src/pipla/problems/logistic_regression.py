@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pipla import _checks
+from pipla.models.likelihoods import even_softplus
 from pipla.models.model import Model
 from pipla.problems.base import Problem, find_data
-from pipla.problems.sigmoid import even_softplus
 from pipla.prox import LaplaceLocation, UniformBox
 from pipla.prox.base import Term
 

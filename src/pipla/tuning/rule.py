@@ -39,7 +39,7 @@ def recommended(model: Model) -> Recommended:
         >>> problem = pipla.problems.toy()
         >>> model, back, algorithm = rule = pipla.recommended(problem.model)
         >>> theta = jnp.asarray(0.0)
-        >>> start = rule.start(theta, problem.cloud(jax.random.key(1), 50, theta))
+        >>> start = rule.start(theta, problem.particles(jax.random.key(1), 50, theta))
         >>> result = pipla.run(model, algorithm, theta=theta, particles=start, num_steps=2000,
         ...                    key=jax.random.key(0), save=pipla.Save(quantity=back))
         >>> bool(abs(result.theta - problem.maximiser) < 0.02)

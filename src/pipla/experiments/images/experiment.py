@@ -27,7 +27,7 @@ from pipla.imaging.metrics import psnr
 from pipla.imaging.restoration import restore
 from pipla.problems import Deblurring, deblurring
 from pipla.problems.image_deblurring import Protocol
-from pipla.report.page import Cell, Section, Table, Text, fixed
+from pipla.report import Cell, Section, Table, Text, fixed
 
 #: The protocol by which each image is blurred.
 PROTOCOLS: dict[str, Protocol] = {"guitar": "paper", "boat": "bsnr30", "camera": "bsnr30"}

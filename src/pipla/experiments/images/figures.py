@@ -9,8 +9,7 @@ import numpy as np
 
 from pipla.experiments.images.rows import ImageRow
 from pipla.experiments.results import Results
-from pipla.report.page import Picture as Figure
-from pipla.report.page import new_figure
+from pipla.report import Figure, new_figure
 
 COLOURS = {
     "published": "#b45309",

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipla.experiments.images.rows import STRENGTH_BAND, ImageRow
 from pipla.experiments.results import Results
-from pipla.report.page import Text
+from pipla.report import Text
 
 
 def deblurring_findings(results: Results[ImageRow]) -> list[Text]:

@@ -145,8 +145,8 @@ def recommended(problem: Deblurring, budget: Budget) -> Restored:
         ).curves
     return Restored(
         mean=found.mean,
-        std=found.deviation,
-        map=found.best,
+        std=found.std,
+        map=found.map,
         theta=float(np.log(found.strength)),
         trace=np.asarray(found.result.theta_trace, np.float64),
         particle_mse=float(np.mean([mse(x, problem.truth) for x in particles])),

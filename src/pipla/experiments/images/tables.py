@@ -9,7 +9,7 @@ import numpy as np
 from pipla.experiments.base import mean_sd
 from pipla.experiments.images.rows import PSNR_BAND, STRENGTH_BAND, ImageRow
 from pipla.experiments.results import Results
-from pipla.report.page import Cell, Table, fixed
+from pipla.report import Cell, Table, fixed
 
 SETTING = (
     "Click a heading to sort. t = e^theta is the strength of the prior, averaged over the last "

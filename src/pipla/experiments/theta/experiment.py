@@ -17,7 +17,7 @@ from pipla.experiments.theta.findings import DEVIATIONS, SLACK, add_comparison
 from pipla.experiments.theta.rows import ThetaEntry, ThetaJob, ThetaPreset, ThetaRow
 from pipla.experiments.theta.tables import paper_table, reference_table
 from pipla.problems import Problem
-from pipla.report.page import Cell, Section, Table, Text, fixed
+from pipla.report import Cell, Section, Table, Text, fixed
 
 #: Steps of the trial run from which the duration is estimated.
 TRIAL_STEPS = 40

@@ -9,8 +9,7 @@ import numpy as np
 from pipla.experiments.results import Results
 from pipla.experiments.theta.findings import best_published, exponents
 from pipla.experiments.theta.rows import ThetaRow
-from pipla.report.page import Picture as Figure
-from pipla.report.page import new_figure
+from pipla.report import Figure, new_figure
 
 COLOURS = {"published": "#b45309", "corrected": "#1d4ed8", "recommended": "#15803d"}
 _GREY = "#94a3b8"

@@ -6,7 +6,7 @@ import numpy as np
 
 from pipla.experiments.results import Results
 from pipla.experiments.theta.rows import ThetaRow
-from pipla.report.page import Text
+from pipla.report import Text
 
 #: Allowance for the noise of an RMS over 20 replicates, about one sixth.
 SLACK = 1.1

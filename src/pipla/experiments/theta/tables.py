@@ -6,7 +6,7 @@ from pipla.experiments.base import mean_sd
 from pipla.experiments.results import Results
 from pipla.experiments.theta.findings import verdict
 from pipla.experiments.theta.rows import ThetaRow
-from pipla.report.page import Cell, Table, fixed
+from pipla.report import Cell, Table, fixed
 
 
 def paper_table(results: Results[ThetaRow]) -> Table:
