@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipla._extras import extra
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -19,7 +18,7 @@ def require_matplotlib() -> None:
 
 def new_figure(
     columns: int = 1, width: float = 7.0, height: float = 3.4, rows: int = 1
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[Figure, list[Any]]:
     """A matplotlib figure and its axes, row by row; pyplot's global state is not touched.
 
     Arguments:
