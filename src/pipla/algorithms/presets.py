@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from pipla.algorithms.base import Number
+from pipla.algorithms.base import Number, number
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
 from pipla.algorithms.exponential import ExponentialFlow
@@ -32,11 +32,16 @@ class Options(TypedDict, total=False):
     theta_update: ThetaUpdate
     theta_noise: bool
     theta_optimizer: GradientTransformation | None
-    num_moves: int
     antithetic: bool
 
 
-class ReflectedOptions(Options, total=False):
+class MovesOptions(Options, total=False):
+    """The options of presets that may make several moves per step of theta."""
+
+    num_moves: int
+
+
+class ReflectedOptions(MovesOptions, total=False):
     """The options of presets whose prox can be reflected."""
 
     reflected: bool
@@ -61,10 +66,10 @@ def _preset(
         if option not in known:
             raise TypeError(f"{name} has no option {option!r}; it has {sorted(known - {'name'})}.")
     defaults = {"theta_scale": "auto"} if step_size is None else {}
-    return scheme(step_size=step_size, name=name, **(defaults | dict(options) | fixed))
+    return scheme(step_size=number(step_size), name=name, **(defaults | dict(options) | fixed))
 
 
-def PGD(step_size: Number | None = None, **options: Unpack[Options]) -> Euler:
+def PGD(step_size: Number | None = None, **options: Unpack[MovesOptions]) -> Euler:
     """Particle gradient descent (Kuntz et al. 2023): Euler on U, theta without noise.
 
     `options` are those of `pipla.algorithms.Langevin`.
@@ -72,7 +77,7 @@ def PGD(step_size: Number | None = None, **options: Unpack[Options]) -> Euler:
     return _preset(Euler, "PGD", step_size, options, theta_noise=False)
 
 
-def IPLA(step_size: Number | None = None, **options: Unpack[Options]) -> Euler:
+def IPLA(step_size: Number | None = None, **options: Unpack[MovesOptions]) -> Euler:
     """Interacting particle Langevin (Akyildiz et al. 2023): PGD with noise on theta."""
     return _preset(Euler, "IPLA", step_size, options)
 
@@ -89,7 +94,9 @@ def SOUL(
 
 
 def MYPGD(
-    step_size: Number | None = None, smoothing: Number | None = None, **options: Unpack[Options]
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    **options: Unpack[MovesOptions],
 ) -> EnvelopeEuler:
     """Moreau-Yosida particle gradient descent: Euler with the envelope, theta without noise."""
     return _preset(
@@ -98,7 +105,9 @@ def MYPGD(
 
 
 def MYIPLA(
-    step_size: Number | None = None, smoothing: Number | None = None, **options: Unpack[Options]
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    **options: Unpack[MovesOptions],
 ) -> EnvelopeEuler:
     """Moreau-Yosida interacting particle Langevin: MYPGD with noise on theta."""
     return _preset(EnvelopeEuler, "MYIPLA", step_size, options, smoothing=smoothing)
@@ -117,18 +126,20 @@ def PIPGLA(
     return _preset(ForwardBackward, "PIPGLA", step_size, options, smoothing=smoothing)
 
 
-def PIPULA(step_size: Number | None = None, **options: Unpack[Options]) -> FullProx:
+def PIPULA(step_size: Number | None = None, **options: Unpack[MovesOptions]) -> FullProx:
     """Proximal interacting particle unadjusted Langevin: the prox of U, then noise."""
     return _preset(FullProx, "PIPULA", step_size, options)
 
 
-def PPGD(step_size: Number | None = None, **options: Unpack[Options]) -> FullProx:
+def PPGD(step_size: Number | None = None, **options: Unpack[MovesOptions]) -> FullProx:
     """Proximal particle gradient descent: PIPULA with theta without noise."""
     return _preset(FullProx, "PPGD", step_size, options, theta_noise=False)
 
 
 def MYULA(
-    step_size: Number | None = None, smoothing: Number | None = None, **options: Unpack[Options]
+    step_size: Number | None = None,
+    smoothing: Number | None = None,
+    **options: Unpack[MovesOptions],
 ) -> EnvelopeEuler:
     """Moreau-Yosida unadjusted Langevin (Durmus et al. 2018): a sampler, theta frozen."""
     return _preset(
@@ -167,7 +178,7 @@ def RPL(
         "theta_noise": False,
     } | dict(options)
     scheme = _preset(ExponentialFlow, "RPL", step_size, chosen)
-    return Annealed(scheme, first, change_after, name="RPL")
+    return Annealed(scheme, number(first), number(change_after), name="RPL")
 
 
 def SKROCK(
@@ -175,7 +186,7 @@ def SKROCK(
     smoothing: Number | None = None,
     *,
     num_stages: int = 10,
-    **options: Unpack[Options],
+    **options: Unpack[MovesOptions],
 ) -> StabilisedEuler:
     """Stabilised Langevin (Pereyra, Vargas and Zygalakis 2020), `num_stages` gradients per step."""
     chosen: dict[str, Any] = {"theta_update": "gradient", "theta_noise": False} | dict(options)
@@ -189,12 +200,13 @@ def SAPG(
     smoothing: Number | None = None,
     *,
     gain: Number = 10.0,
-    **options: Unpack[Options],
+    **options: Unpack[MovesOptions],
 ) -> EnvelopeEuler:
     r"""Stochastic approximation proximal gradient (Vidal et al. 2020), the imaging peer.
 
     One MYULA chain (give one particle); theta follows the gradient of the whole potential with
-    steps $c\,k^{-0.8}/d$, where `gain` is $c$ (its authors take $0.1/t_0$ from the first strength $t_0$).
+    steps $c\,k^{-0.8}/d$, where `gain` is $c$ (its authors take $0.1/t_0$ from
+    the first strength $t_0$).
     """
     from optax import sgd
 

@@ -60,7 +60,7 @@ def run(
             replicates=replicates,
             seed=seed,
             out=out,
-            say=lambda line: print(line, flush=True),
+            log=lambda line: print(line, flush=True),
         )
     except KeyboardInterrupt:
         print("\nStopped. Finished rows are kept; run the same command again to resume.")

@@ -170,7 +170,7 @@ class _OriginalRun:
 def _result(driver: Driver, outcome: Outcome) -> Result:
     history, status, message = outcome
     state, moments = history.carry
-    seen = moments is not None and float(moments.seen) > 0
+    seen = moments if moments is not None and float(moments.seen) > 0 else None
     trace = joined(history.traces, state.theta)
     if status is Status.NONFINITE:
         message = _what_broke(driver, history)
@@ -183,8 +183,8 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
     return Result(
         theta_trace=trace,
         particles=state.particles,
-        x_mean=moments.mean if seen else None,
-        x_variance=moments.variance() if seen else None,
+        x_mean=None if seen is None else seen.mean,
+        x_variance=None if seen is None else seen.variance(),
         saved_particles=joined(history.saved_particles, None),
         status=status,
         message=message,

@@ -28,7 +28,7 @@ from pipla.engine.run import (
     checked_save,
     joined,
 )
-from pipla.engine.save import Save
+from pipla.engine.save import Moments, Save
 from pipla.models.model import Model, checked_point
 from pipla.tuning.curvature import LocalGeometry
 
@@ -116,11 +116,11 @@ class SweepResult:
         save = checked_save(save or Save(snapshot.moments_every))
         grid = self.finite.shape
         program = Program(model, self.algorithms, snapshot.key(), save.quantity)
-        flat = jax.tree.map(
+        theta, particles = jax.tree.map(
             lambda leaf: jnp.asarray(leaf).reshape(-1, *leaf.shape[2:]),
             (self.theta_last, self.particles),
         )
-        blank = start(program, *flat, save.moments_every is not None)
+        blank = start(program, theta, particles, save.moments_every is not None)
         trace = jax.tree.map(
             lambda t: np.moveaxis(t.reshape(-1, *t.shape[2:]), 1, 0), self.theta_trace
         )
@@ -221,7 +221,7 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
         return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*grid, *leaf.shape[1:]), tree)
 
     moments = history.carry.moments
-    seen = moments is not None and history.step > driver.burn_in
+    seen = moments if history.step > driver.burn_in else None
     last = np.broadcast_to(history.last_finite, driver.program.lanes)
     trace = jax.tree.map(
         lambda t: _until_lost(np.moveaxis(t, 0, 1), last), joined(history.traces, None)
@@ -233,8 +233,8 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
     return SweepResult(
         theta_trace=on_grid(trace),
         particles=on_grid(history.carry.state.particles),
-        x_mean=on_grid(moments.mean) if seen else None,
-        x_variance=on_grid(jax.vmap(type(moments).variance)(moments)) if seen else None,
+        x_mean=None if seen is None else on_grid(seen.mean),
+        x_variance=None if seen is None else on_grid(jax.vmap(Moments.variance)(seen)),
         finite=on_grid(last < 0),
         last_finite=on_grid(last),
         prox_gap=on_grid(np.broadcast_to(history.prox_gap, last.shape)),

@@ -77,12 +77,12 @@ class ScaledPoint(Iterative):
         _checks.positive("scale", self.scale)
 
     @property
-    def uses_theta(self) -> bool:  # type: ignore[override]
+    def uses_theta(self) -> bool:
         """Whether the value of the wrapped term depends on theta."""
         return self.term.uses_theta
 
     @property
-    def finite(self) -> bool:  # type: ignore[override]
+    def finite(self) -> bool:
         """Whether the value of the wrapped term is finite everywhere."""
         return self.term.finite
 

@@ -48,8 +48,9 @@ class Deblurring(NamedTuple):
     @property
     def stiffness(self) -> float:
         r"""$L = |H|^2/\sigma^2$, which limits the steps of explicit schemes."""
-        likelihood = self.model.smooth
-        return float(likelihood.stiffness(None))  # type: ignore[union-attr]
+        stiffness = self.model.smooth.stiffness(None)
+        assert stiffness is not None  # both blurs have an eigenbasis
+        return float(stiffness)
 
 
 def deblurring(

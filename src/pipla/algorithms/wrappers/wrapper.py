@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ class Wrapper(Algorithm[WrapperStateT]):
     """An algorithm that sets the numbers of another one, `scheme`, as it goes. Wrappers nest."""
 
     scheme: Algorithm
+    name: eqx.AbstractVar[str]
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Algorithm):
@@ -84,8 +85,7 @@ class Wrapper(Algorithm[WrapperStateT]):
 
     @property
     def label(self) -> str:
-        name: Any = getattr(self, "name", "")
-        return name or f"{type(self).__name__}({self.scheme.label})"
+        return self.name or f"{type(self).__name__}({self.scheme.label})"
 
 
 def zero_like(particles: PyTree) -> Array:

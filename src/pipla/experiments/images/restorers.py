@@ -113,8 +113,8 @@ def chain(
             seconds=seen.result.seconds,
             compile_seconds=seen.result.compile_seconds,
             finite=seen.result.status is not Status.NONFINITE,
-            step_size=six_digits(getattr(algorithm, "step_size", None)),
-            smoothing=six_digits(getattr(algorithm, "smoothing", None)),
+            step_size=six_digits(algorithm.numbers().get("step_size")),
+            smoothing=six_digits(algorithm.numbers().get("smoothing")),
             curves=seen.curves,
         )
 
@@ -148,11 +148,11 @@ def recommended(problem: Deblurring, budget: Budget) -> Restored:
         std=found.std,
         map=found.map,
         theta=float(np.log(found.strength)),
-        trace=np.asarray(found.result.theta_trace, np.float64),
+        trace=np.asarray(found.result.theta_trace["strength"], np.float64),
         particle_mse=float(np.mean([mse(x, problem.truth) for x in particles])),
         seconds=found.seconds,
         compile_seconds=found.result.compile_seconds,
-        step_size=six_digits(RPL().scheme.step_size),
+        step_size=six_digits(RPL().step_size),
         curves=curves,
     )
 

@@ -93,7 +93,7 @@ def summarise(job: ThetaJob, entry: ThetaEntry, runs: Runs, reference: float) ->
     finite = np.isfinite(runs.trace).all(axis=1)
     trace = runs.trace[finite]
     average, last = trace[:, -window:].mean(axis=1), trace[:, -1]
-    algorithm = entry.make() if entry.make else None
+    numbers = entry.make().numbers() if entry.make else {}
     nmse_last = _nmse(last, truth)
     nmse_average = _nmse(average, truth)
     row = ThetaRow(
@@ -104,8 +104,8 @@ def summarise(job: ThetaJob, entry: ThetaEntry, runs: Runs, reference: float) ->
         label=entry.label,
         detail=entry.detail,
         note=entry.note,
-        step_size=six_digits(getattr(algorithm, "step_size", None)),
-        smoothing=six_digits(getattr(algorithm, "smoothing", None)),
+        step_size=six_digits(numbers.get("step_size")),
+        smoothing=six_digits(numbers.get("smoothing")),
         num_particles=entry.particles(preset),
         num_steps=steps,
         replicates=len(runs.trace),
