@@ -6,7 +6,7 @@ an error of the library cannot hide in it.
 
 The model is $y = Hx + n$, with a 9×9 uniform circular blur $H$ and Gaussian noise of variance
 $\sigma^2 = \mathrm{var}(Hx)/1000$, and the prior $t^d \exp(-t \sum_e |(Dx)_e|)$ over the vertical
-and horizontal differences inside the picture. A Laplace density is a normal one whose variance
+and horizontal differences inside the image. A Laplace density is a normal one whose variance
 $s_e$ is exponential, so two exact conditionals alternate (Park and Casella 2008):
 
 * $1/s_e$ given x is inverse Gaussian with mean $t/|(Dx)_e|$ and shape $t^2$;
@@ -207,11 +207,11 @@ def batch_error(trace: np.ndarray) -> float:
     return float(np.std(means, ddof=1) / np.sqrt(BATCHES))
 
 
-def picture(size: int) -> tuple[str, np.ndarray]:
-    from pipla.problems.images import find_picture
+def image(size: int) -> tuple[str, np.ndarray]:
+    from pipla.problems.images import find_image
 
     name = "boat" if os.environ.get("PIPLA_DATA") else "camera"
-    whole = find_picture(name)
+    whole = find_image(name)
     first = [(length - size) // 2 for length in whole.shape]
     return name, whole[first[0] : first[0] + size, first[1] : first[1] + size]
 
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     from pipla.imaging.metrics import psnr, ssim
 
-    name, truth = picture(options.size)
+    name, truth = image(options.size)
     operator = Circular(np.full((9, 9), 1 / 81), truth.shape)
     blurred = operator.apply(truth)
     sigma = float(np.sqrt(blurred.var() / 1000))

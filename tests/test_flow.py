@@ -131,7 +131,7 @@ def test_the_closed_form_addresses_parts_scales_and_shifts():
     assert float(unit["v"]) == pytest.approx(float(jnp.exp(4 * best["b"])) / 9)
 
 
-def test_rpl_does_not_depend_on_the_units_of_the_picture():
+def test_rpl_does_not_depend_on_the_units_of_the_image():
     """Pixels in other units are the same run, and the strength scales."""
     y = np.kron(np.eye(3), np.ones((3, 3))) + 0.1 * np.random.default_rng(0).normal(size=(9, 9))
     small = pipla.restore(Identity(), y, 0.1, num_steps=30, maximise=False)

@@ -42,7 +42,7 @@ def test_the_solver_solves(gibbs):
 
 
 AXIS = np.linspace(-9, 9, 361)
-RING = (0, 1, 3, 2)  # the pixels of a 2×2 picture, each beside the next
+RING = (0, 1, 3, 2)  # the pixels of a 2×2 image, each beside the next
 
 
 def marginals(y, sigma, t):

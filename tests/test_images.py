@@ -10,7 +10,7 @@ from PIL import Image
 
 from pipla import _files
 from pipla.imaging.io import as_image, read_image, write_image
-from pipla.problems.images import find_picture
+from pipla.problems.images import find_image
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -294,18 +294,18 @@ def test_a_stranger_who_comes_in_the_meantime_stays(tmp_path):
 
 def test_the_camera_man_is_always_there(monkeypatch):
     monkeypatch.delenv("PIPLA_DATA", raising=False)
-    assert find_picture("camera").shape == (512, 512)
+    assert find_image("camera").shape == (512, 512)
     with pytest.raises(FileNotFoundError, match="set PIPLA_DATA"):
-        find_picture("boat")
+        find_image("boat")
     with pytest.raises(ValueError, match="'camera', 'boat', 'guitar'"):
-        find_picture("lena")
+        find_image("lena")
 
 
 def test_images_of_the_paper_are_looked_for(monkeypatch, tmp_path):
     monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="holds no file boat.png"):
-        find_picture("boat")
+        find_image("boat")
     save_png(tmp_path / "boat.png", GREY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(find_picture("boat"), GREY)
+        np.testing.assert_array_equal(find_image("boat"), GREY)

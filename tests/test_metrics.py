@@ -8,7 +8,7 @@ from scipy.ndimage import convolve
 
 from pipla.experiments.images import peers
 from pipla.imaging import metrics
-from pipla.problems.images import find_picture
+from pipla.problems.images import find_image
 
 KERNEL = np.full((5, 5), 1 / 25)
 
@@ -19,7 +19,7 @@ def blur(x):
 
 @pytest.fixture(scope="module")
 def truth():
-    return find_picture("camera")[100:196, 200:296]
+    return find_image("camera")[100:196, 200:296]
 
 
 @pytest.fixture(scope="module")

@@ -423,7 +423,7 @@ def test_algorithms_without_numbers_run_within_the_theory(preset):
 def test_stderr_of_a_correlated_series_is_its_known_error(time, length, low, high):
     # AR(1) with coefficient a: the variance of the mean is the sum of all covariances over n². The
     # root mean square of 400 estimates has an error below 3 %, its bias is in the docstring;
-    # false alarm below 1e-4. Eleven correlation times are what the strength of a picture has.
+    # false alarm below 1e-4. Eleven correlation times are what the strength of a image has.
     rng = np.random.default_rng(0)
     a = np.exp(-1 / time)
     noise = rng.normal(size=(length, 400)) * np.sqrt(1 - a**2)

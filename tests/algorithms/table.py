@@ -41,8 +41,8 @@ def _parts_smooth(theta, x, data):
     return misfit + bias + 0.1 * theta["alpha"] * jnp.sum(jnp.cos(x["w"]))
 
 
-def _picture_smooth(theta, x, data):
-    TRACED.append("picture")
+def _image_smooth(theta, x, data):
+    TRACED.append("image")
     return jnp.sum((x - data) ** 2) / 2 + theta**2 / 20
 
 
@@ -81,10 +81,10 @@ def parts(dtype, num_particles=4):
     return Start(model, theta, particles)
 
 
-def picture(dtype, num_particles=4):
+def image(dtype, num_particles=4):
     """Total variation with a learned strength: an iterative prox with a warm start."""
     term = pipla.prox.TVStrength(tolerance=1e-3, max_iterations=20)
-    model = pipla.Model(_picture_smooth, term, _draw(dtype, (4, 5), 6))
+    model = pipla.Model(_image_smooth, term, _draw(dtype, (4, 5), 6))
     return Start(model, jnp.asarray(-0.5, dtype), _draw(dtype, (num_particles, 4, 5), 7))
 
 
@@ -97,7 +97,7 @@ class _Noted(pipla.GaussianLikelihood):
 
 
 def blurred(dtype, num_particles=4):
-    """A blurred picture with a learned noise: a likelihood whose flow is exact."""
+    """A blurred image with a learned noise: a likelihood whose flow is exact."""
     operator = pipla.operators.convolution(pipla.blur.box(3), (4, 5))
     likelihood = _Noted(operator, np.asarray(_draw(dtype, (4, 5), 6)), None, theta="noise")
     term = pipla.prox.TVStrength(tolerance=1e-3, max_iterations=20).on(theta="strength")
@@ -166,12 +166,12 @@ ROWS = [
     Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
     Row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
     Row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
-    Row("PIPGLA picture", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=picture),
+    Row("PIPGLA image", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=image),
     Row(
-        "MYIPLA picture, hybrid",
+        "MYIPLA image, hybrid",
         pipla.MYIPLA,
         BOTH | {"theta_scale": 0.05},
         {"theta_update": "gradient"},
-        case=picture,
+        case=image,
     ),
 ]

@@ -8,7 +8,7 @@ import pytest
 from counting import compilations
 
 import pipla
-from algorithms.table import ROWS, TRACED, Row, parts, picture, vector
+from algorithms.table import ROWS, TRACED, Row, image, parts, vector
 from pipla.engine import chunk
 from pipla.engine.run import as_dtype
 
@@ -297,7 +297,7 @@ def test_step_n_of_a_run_uses_the_key_folded_with_n():
 
 
 def test_an_iterative_prox_hands_its_warm_start_on_and_reports_its_gap():
-    start = picture(jnp.float64)
+    start = image(jnp.float64)
     algorithm = pipla.PIPGLA(0.05, theta_scale=0.01)
     state = algorithm.init(*start)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(state.warm))

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pipla.algorithms.generator import normals
+
+from pipla.algorithms._normals import normals
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64, jnp.float16])

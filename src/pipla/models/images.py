@@ -26,17 +26,17 @@ def tv_model(
     axes: tuple[int, ...] | None = None,
     iterations: int = PROX_ITERATIONS,
 ) -> Model:
-    r"""Gaussian observations of a picture whose prior is $e^{\theta}\mathrm{TV}(x)$.
+    r"""Gaussian observations of a image whose prior is $e^{\theta}\mathrm{TV}(x)$.
 
     With `noise=None` theta is a dict of `"strength"` and `"noise"`, the logarithms of both;
     otherwise it is the logarithm of the strength. `axes` are those that differences are taken
-    along; each position along the others (colours) is a picture of its own with the same strength.
+    along; each position along the others (colours) is a image of its own with the same strength.
     """
     shape = jax.eval_shape(operator.adjoint, jnp.asarray(observed, jnp.result_type(float))).shape
     along = tuple(range(len(shape))) if axes is None else axes
-    pictures = np.prod([size for axis, size in enumerate(shape) if axis not in along], initial=1)
-    # Total variation does not see the brightness of a picture (E7).
-    degrees = float(np.prod(shape) - pictures)
+    images = np.prod([size for axis, size in enumerate(shape) if axis not in along], initial=1)
+    # Total variation does not see the brightness of a image (E7).
+    degrees = float(np.prod(shape) - images)
     # The tolerance is never reached in so few iterations: their number is what counts.
     term = TVStrength(
         isotropic=isotropic, axes=axes, max_iterations=iterations, tolerance=1e-9, degrees=degrees
