@@ -11,11 +11,11 @@ from jaxtyping import Array
 
 from pipla._checks import (
     Hyperparameter,
+    check_positive,
     choice,
     hyperparameter,
     integer,
     operands,
-    positive_number,
     require_smoothings,
 )
 from pipla.prox._roots.newton import clipped_root
@@ -57,7 +57,7 @@ class LaplaceLocation(ClosedForm):
     sweeps: int = eqx.field(static=True, default=40)
 
     def __check_init__(self) -> None:
-        positive_number("scale", self.scale)
+        check_positive("scale", self.scale)
         choice("approximation", self.approximation, (None, "published", "iterative"))
         integer("sweeps", self.sweeps, least=1)
 
@@ -103,7 +103,7 @@ class GaussianLocation(ClosedForm):
     scale: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("scale", self.scale)
+        check_positive("scale", self.scale)
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)

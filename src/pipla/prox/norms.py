@@ -15,7 +15,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Hyperparameter, axes, hyperparameter, not_negative_number, positive_number
+from pipla._checks import (
+    Hyperparameter,
+    check_axes,
+    check_nonnegative,
+    check_positive,
+    hyperparameter,
+)
 from pipla.prox.base import Fixed, Scalar, soft
 
 
@@ -56,7 +62,7 @@ class L1(SoftThreshold):
     weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
         return jnp.abs(x)
@@ -78,8 +84,8 @@ class GroupLasso(SoftThreshold):
     axis: int | tuple[int, ...] = eqx.field(static=True, default=-1)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
-        axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
+        check_positive("weight", self.weight)
+        check_axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
 
     def amplitudes(self, x: Array) -> Array:
         return euclidean(x, self.axis)
@@ -100,7 +106,7 @@ class NuclearNorm(SoftThreshold):
     weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
         return jnp.linalg.svd(_matrix(x), compute_uv=False)
@@ -118,7 +124,7 @@ class SquaredL2(Fixed):
     weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def penalty(self, x: Array) -> Scalar:
         return 0.5 * self.weight.astype(x.dtype) * jnp.sum(x**2)
@@ -140,8 +146,8 @@ class ElasticNet(Fixed):
     l2: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        not_negative_number("l1", self.l1)
-        not_negative_number("l2", self.l2)
+        check_nonnegative("l1", self.l1)
+        check_nonnegative("l2", self.l2)
 
     def penalty(self, x: Array) -> Scalar:
         l1, l2 = self.l1.astype(x.dtype), self.l2.astype(x.dtype)

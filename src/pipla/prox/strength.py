@@ -18,12 +18,12 @@ from jaxtyping import Array, PyTree
 from pipla._checks import (
     Hyperparameter,
     OptionalHyperparameter,
+    check_nonzero,
+    check_positive,
     choice,
     hyperparameter,
-    nonzero_number,
     operands,
     optional_hyperparameter,
-    positive_number,
     require_smoothing,
     require_smoothings,
 )
@@ -88,10 +88,10 @@ class Strength(Iterative):
                 "regulariser must be a term in x alone, such as L1() or TotalVariation(), "
                 f"got {type(self.regulariser).__name__}."
             )
-        nonzero_number("rate", self.rate)
-        positive_number("tolerance", self.tolerance)
+        check_nonzero("rate", self.rate)
+        check_positive("tolerance", self.tolerance)
         if self.degrees is not None:
-            positive_number("degrees", self.degrees)
+            check_positive("degrees", self.degrees)
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)

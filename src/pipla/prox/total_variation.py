@@ -13,10 +13,10 @@ from jaxtyping import Array, PyTree
 from pipla._checks import (
     Hyperparameter,
     Number,
-    axes,
+    check_axes,
+    check_positive,
     hyperparameter,
     integer,
-    positive_number,
     require_floating,
     require_smoothing,
 )
@@ -76,10 +76,10 @@ class TotalVariation(Iterative):
     native: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
-        positive_number("tolerance", self.tolerance)
+        check_positive("weight", self.weight)
+        check_positive("tolerance", self.tolerance)
         integer("max_iterations", self.max_iterations, least=1)
-        axes("axes", () if self.axes is None else self.axes)
+        check_axes("axes", () if self.axes is None else self.axes)
 
     def value(self, theta: PyTree, x: Array) -> Scalar:
         x = require_floating("x", x, self)
