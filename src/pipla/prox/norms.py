@@ -48,7 +48,7 @@ class SoftThreshold(Fixed):
         return rebuild(jnp.maximum(amplitudes - lam * self.weight.astype(x.dtype), 0))
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$w^{-2}$."""
+        r"""The squared length scale $w^{-2}$."""
         return 1 / self.weight.astype(x.dtype) ** 2
 
 
@@ -133,7 +133,7 @@ class SquaredL2(Fixed):
         return x / (1 + lam * self.weight.astype(x.dtype))
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$w^{-1}$."""
+        r"""The variance $w^{-1}$."""
         return 1 / self.weight.astype(x.dtype)
 
 
@@ -158,7 +158,7 @@ class ElasticNet(Fixed):
         return soft(x, lam * l1) / (1 + lam * l2)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
+        r"""The squared length scale $(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
         rate = self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype)
         return 1 / jnp.where(rate > 0, rate, 1)
 
