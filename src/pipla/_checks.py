@@ -220,34 +220,34 @@ def optional_hyperparameter() -> Any:
     )
 
 
-def scalar(name: str, value: Array) -> None:
+def check_scalar(name: str, value: Array) -> None:
     """`value`, a number of a term, is a single one."""
     if value.shape != ():
         raise ValueError(f"{name} must be a single number, but its shape is {value.shape}.")
 
 
-def positive_number(name: str, value: Array) -> None:
+def check_positive(name: str, value: Array) -> None:
     """`value`, a number of a term, is single, positive and finite."""
-    scalar(name, value)
+    check_scalar(name, value)
     if is_concrete(value) and not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be positive and finite, got {value}.")
 
 
-def not_negative_number(name: str, value: Array) -> None:
+def check_nonnegative(name: str, value: Array) -> None:
     """`value`, a number of a term, is single, 0 or positive, and finite."""
-    scalar(name, value)
+    check_scalar(name, value)
     if is_concrete(value) and not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be 0 or positive, and finite, got {value}.")
 
 
-def nonzero_number(name: str, value: Array) -> None:
+def check_nonzero(name: str, value: Array) -> None:
     """`value`, a number of a term, is single, finite and not 0."""
-    scalar(name, value)
+    check_scalar(name, value)
     if is_concrete(value) and not 0 < abs(float(value)) < np.inf:
         raise ValueError(f"{name} must be finite and not 0, got {value}.")
 
 
-def ordered(name_low: str, low: Array, name_high: str, high: Array) -> None:
+def check_ordered(name_low: str, low: Array, name_high: str, high: Array) -> None:
     """Lower bounds do not exceed upper ones."""
     if is_concrete(low) and is_concrete(high) and not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(
@@ -255,7 +255,7 @@ def ordered(name_low: str, low: Array, name_high: str, high: Array) -> None:
         )
 
 
-def axes(name: str, value: Any) -> None:
+def check_axes(name: str, value: Any) -> None:
     """`value` is a tuple of integers."""
     if not isinstance(value, tuple) or not all(isinstance(axis, int) for axis in value):
         raise ValueError(f"{name} must be integers in a tuple, got {value!r}.")

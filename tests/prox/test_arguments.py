@@ -93,8 +93,8 @@ def test_the_envelope_is_differentiable_in_the_numbers_of_the_term():
     def envelope(scale):
         return prox.LaplaceLocation(scale).envelope(0.1, x, 0.05, 0.1)
 
-    slope = (envelope(1.3 + 1e-6) - envelope(1.3 - 1e-6)) / 2e-6
-    assert float(jax.grad(envelope)(1.3)) == pytest.approx(float(slope), rel=1e-6)
+    difference = (envelope(1.3 + 1e-6) - envelope(1.3 - 1e-6)) / 2e-6
+    assert float(jax.grad(envelope)(1.3)) == pytest.approx(float(difference), rel=1e-6)
 
 
 BAD_OPERANDS = {

@@ -139,9 +139,9 @@ alone = jax.jit(point)(x)
 mapped = jax.shard_map(point, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
 for program in (jax.jit(mapped), jax.jit(point)):  # in the second one XLA gathers the operands
     for _ in range(20):
-        spread = program(there)
-    assert len(spread.sharding.device_set) == 2
-    np.testing.assert_array_equal(alone, spread)
+        sharded = program(there)
+    assert len(sharded.sharding.device_set) == 2
+    np.testing.assert_array_equal(alone, sharded)
 """
 
 

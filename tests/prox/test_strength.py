@@ -18,7 +18,7 @@ value_of = jax.jit(lambda term, *at: term.value(*at))
 
 
 def equation(u0, theta, amplitudes, lam_theta, lam_x, rate, degrees):
-    """lam_theta times the slope of the reduced objective, at an array of u0."""
+    """lam_theta times the derivative of the reduced objective, at an array of u0."""
     with np.errstate(over="ignore", invalid="ignore"):
         w = np.exp(rate * u0)
         rest = np.sum(np.maximum(amplitudes[:, None] - lam_x * w, 0), axis=0)
@@ -36,7 +36,7 @@ def assert_first_root(u0, theta, amplitudes, lam_theta, lam_x, rate, degrees):
     between = theta + (u0 - theta) * np.concatenate(
         [np.linspace(0, 1, 4001)[:-1], 1 - np.logspace(-1, -6, 200)]
     )
-    # Nowhere between theta and the root has the slope changed sign.
+    # Nowhere between theta and the root has the derivative changed sign.
     assert np.all(np.sign(ends[0]) * equation(between, *args) >= -1e-9 * scale)
 
 
@@ -205,13 +205,13 @@ def test_total_variation_strength_is_the_first_root(lam_theta):
     reference = anisotropic_prox(x, lam_x * np.exp(float(u0)))
     np.testing.assert_allclose(u, reference, atol=1e-5)
 
-    def slope(at):
+    def derivative(at):
         rest = total_variation(anisotropic_prox(x, lam_x * np.exp(at)))
         return at - theta + lam_theta * (np.exp(at) * rest - x.size)
 
-    assert abs(slope(float(u0))) <= 1e-6
+    assert abs(derivative(float(u0))) <= 1e-6
     between = theta + (float(u0) - theta) * np.linspace(0, 0.98, 8)
-    assert all(np.sign(slope(theta)) * slope(at) >= 0 for at in between)
+    assert all(np.sign(derivative(theta)) * derivative(at) >= 0 for at in between)
     assert (float(u0) == theta) == (lam_theta == 0)
 
 
@@ -233,23 +233,23 @@ def test_a_weight_that_overflows_leaves_no_nan_where_the_penalty_vanishes():
     zeros = jnp.zeros((3, 3), jnp.float32)
     theta = jnp.float32(100.0)  # e^100 is infinite
     assert float(value_of(prox.NuclearStrength(), theta, zeros)) == 0
-    slope = jax.grad(prox.TVStrength().value)(theta, zeros)
-    np.testing.assert_allclose(slope, -9.0)
+    derivative = jax.grad(prox.TVStrength().value)(theta, zeros)
+    np.testing.assert_allclose(derivative, -9.0)
     small = jnp.asarray(np.random.default_rng(0).laplace(size=300) * 0.1, jnp.float32)
     envelope = prox.LaplaceScale().envelope(jnp.float32(-1), small, 1.0, 0.1)
     assert np.isfinite(envelope)
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_total_variation_strength_that_leaps_flattens_the_picture(native):
+def test_total_variation_strength_that_leaps_flattens_the_image(native):
     # One step multiplies the strength by thousands: the dual of the weak one is no start.
     x = 0.5 + 0.01 * np.random.default_rng(0).normal(size=(32, 32))
     term = prox.TVStrength(native=native)
     for dtype in (jnp.float32, jnp.float64):
-        picture = jnp.asarray(x, dtype)
-        theta, u = solve(term, dtype(0), picture, 0.1, 0.1)
+        image = jnp.asarray(x, dtype)
+        theta, u = solve(term, dtype(0), image, 0.1, 0.1)
         assert 10 < float(theta) <= 0.1 * x.size
         np.testing.assert_allclose(u, x.mean(), atol=1e-3)
-        theta, u = solve(term, dtype(0), jnp.zeros_like(picture), 0.1, 0.1)
+        theta, u = solve(term, dtype(0), jnp.zeros_like(image), 0.1, 0.1)
         np.testing.assert_allclose(theta, 0.1 * x.size, rtol=1e-5)
         assert not np.any(u)

@@ -12,7 +12,7 @@ solve = jax.jit(lambda term, *at: term.solve(None, at[0], 0.0, *at[1:]))
 kinds = pytest.mark.parametrize("isotropic", [False, True])
 
 
-def picture(seed=0, shape=(6, 7)):
+def image(seed=0, shape=(6, 7)):
     rng = np.random.default_rng(seed)
     return np.round(rng.normal(size=shape).cumsum(axis=0), 1) + 0.1 * rng.normal(size=shape)
 
@@ -24,13 +24,13 @@ def start(term, x):
 @kinds
 @pytest.mark.parametrize("shape", [(7,), (4, 5), (2, 3, 4)])
 def test_value_is_the_definition(shape, isotropic):
-    x = picture(1, shape)
+    x = image(1, shape)
     value = prox.TotalVariation(0.7, isotropic=isotropic).value(None, jnp.asarray(x))
     assert float(value) == pytest.approx(0.7 * total_variation(x, None, isotropic))
 
 
 def test_axes_select_what_is_differentiated():
-    x = picture(2, (5, 6))
+    x = image(2, (5, 6))
     term = prox.TotalVariation(axes=(-1,), tolerance=1e-12, max_iterations=5000)
     assert float(term.value(None, jnp.asarray(x))) == pytest.approx(total_variation(x, (1,)))
     u = solve(term, jnp.asarray(x), 0.3, start(term, x)).x
@@ -39,7 +39,7 @@ def test_axes_select_what_is_differentiated():
 
 
 def test_a_signal_has_only_one_kind():
-    x = jnp.asarray(picture(3, (20,)))
+    x = jnp.asarray(image(3, (20,)))
     first, second = (
         solve(term, x, 0.4, start(term, x)).x
         for term in (
@@ -54,7 +54,7 @@ def test_a_signal_has_only_one_kind():
 @pytest.mark.parametrize("max_iterations", [5, 200])
 @pytest.mark.parametrize("lam", [0.05, 0.5, 5.0])
 def test_gap_bounds_the_excess_and_the_error(isotropic, max_iterations, lam):
-    weight, x = 0.6, picture()
+    weight, x = 0.6, image()
     term = prox.TotalVariation(weight, isotropic=isotropic, max_iterations=max_iterations)
     solution = solve(term, jnp.asarray(x), lam, start(term, x))
     best = isotropic_prox(x, lam * weight) if isotropic else anisotropic_prox(x, lam * weight)
@@ -75,7 +75,7 @@ def test_gap_bounds_the_excess_and_the_error(isotropic, max_iterations, lam):
 @kinds
 def test_a_huge_weight_gives_the_mean_and_not_x(isotropic):
     # A tolerance relative to the weight alone would be satisfied at once, by x itself.
-    x = picture(4)
+    x = image(4)
     term = prox.TotalVariation(1e4, isotropic=isotropic, max_iterations=2000)
     u = solve(term, jnp.asarray(x), 1.0, start(term, x)).x
     assert np.sqrt(np.mean((u - x.mean()) ** 2)) <= 0.02 * x.std()
@@ -92,7 +92,7 @@ def test_a_constant_stays_and_needs_no_iteration(isotropic):
 
 @kinds
 def test_a_solved_problem_takes_a_handful_of_iterations(isotropic):
-    x = jnp.asarray(picture(5, (24, 24)))
+    x = jnp.asarray(image(5, (24, 24)))
     full = prox.TotalVariation(isotropic=isotropic, max_iterations=2000)
     short = prox.TotalVariation(isotropic=isotropic, max_iterations=5)
     enough = 1e-4 * x.size * 1.0**2
@@ -104,7 +104,7 @@ def test_a_solved_problem_takes_a_handful_of_iterations(isotropic):
 
 @kinds
 def test_it_stops_as_soon_as_the_gap_allows(isotropic):
-    x = jnp.asarray(picture(5, (24, 24)))
+    x = jnp.asarray(image(5, (24, 24)))
     patient, more_patient = (
         prox.TotalVariation(isotropic=isotropic, max_iterations=number) for number in (2000, 4000)
     )
@@ -117,7 +117,7 @@ def test_it_stops_as_soon_as_the_gap_allows(isotropic):
 @kinds
 @pytest.mark.parametrize("factor", [1.0, 1.2])
 def test_a_warm_start_saves_iterations_even_when_the_weight_changes(isotropic, factor):
-    x = picture(5, (24, 24))
+    x = image(5, (24, 24))
     full = prox.TotalVariation(isotropic=isotropic, max_iterations=2000)
     warm = solve(full, jnp.asarray(x), 1.0, start(full, x)).warm
     moved = jnp.asarray(x + 0.02 * np.random.default_rng(1).normal(size=x.shape))
@@ -130,17 +130,17 @@ def test_a_warm_start_saves_iterations_even_when_the_weight_changes(isotropic, f
 def test_particles_of_a_batch_stop_on_their_own():
     # A hard and an easy problem side by side: the easy one must not be iterated further.
     term = prox.TotalVariation(tolerance=1e-8, max_iterations=3000)
-    cloud = jnp.asarray(np.stack([picture(6), np.zeros((6, 7)), 1e-3 * picture(7)]))
-    warm = jax.vmap(lambda x: start(term, x))(cloud)
-    batched = jax.vmap(lambda x, w: solve(term, x, 0.5, w))(cloud, warm)
+    particles = jnp.asarray(np.stack([image(6), np.zeros((6, 7)), 1e-3 * image(7)]))
+    warm = jax.vmap(lambda x: start(term, x))(particles)
+    batched = jax.vmap(lambda x, w: solve(term, x, 0.5, w))(particles, warm)
     for i in range(3):
-        single = solve(term, cloud[i], 0.5, start(term, cloud[i]))
+        single = solve(term, particles[i], 0.5, start(term, particles[i]))
         np.testing.assert_allclose(batched.x[i], single.x, atol=1e-12)
         np.testing.assert_allclose(batched.gap[i], single.gap, rtol=1e-6, atol=1e-15)
 
 
 def test_float32_stops_at_rounding():
-    x = jnp.asarray(128 + 50 * picture(8, (32, 32)), jnp.float32)
+    x = jnp.asarray(128 + 50 * image(8, (32, 32)), jnp.float32)
     term = prox.TotalVariation(tolerance=1e-12, max_iterations=100_000)
     solution = solve(term, x, 2.0, start(term, x))  # would not end in reasonable time otherwise
     double = solve(

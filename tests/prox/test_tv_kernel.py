@@ -83,8 +83,8 @@ def test_one_chunk_in_float32(shape, axes, isotropic):
 @pytest.mark.parametrize(("shape", "axes"), CASES, ids=str)
 def test_the_kernel_is_used_where_there_are_neighbours(shape, axes):
     axes = tuple(axis % len(shape) for axis in (range(len(shape)) if axes is None else axes))
-    known = tv.native_solver(shape, np.float32, axes, False, 5) is not None
-    assert known == (max(shape[axis] for axis in axes) > 1)
+    used = tv.native_solver(shape, np.float32, axes, False, 5) is not None
+    assert used == (max(shape[axis] for axis in axes) > 1)
 
 
 def test_axes_with_others_in_between_are_left_to_jax():
@@ -208,11 +208,11 @@ def test_in_a_loop_and_in_the_learned_strength():
 
 def test_forward_derivatives_are_those_of_the_jax_form():
     x = image(7, (5, 6))
-    slopes = [
+    derivatives = [
         jax.jvp(lambda lam: term.prox(None, x, 0.0, lam)[1], (0.3,), (1.0,))[1]
         for term in pair(max_iterations=20)
     ]
-    np.testing.assert_allclose(*slopes, atol=1e-10)
+    np.testing.assert_allclose(*derivatives, atol=1e-10)
 
 
 def test_the_two_forms_evaluate_the_gap_equally_often():

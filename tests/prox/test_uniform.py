@@ -16,14 +16,14 @@ points = st.lists(entries, min_size=6, max_size=6)
 exponents = st.floats(-4, 1)
 
 
-def slope(u, theta, x, lam_theta, lam_x):
+def derivative(u, theta, x, lam_theta, lam_x):
     outside = np.sum(np.maximum(np.abs(x)[:, None] - u, 0), axis=0)
     return u - theta + lam_theta * x.size / u - lam_theta / lam_x * outside
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.floats(-3, 6), points, exponents, exponents)
-def test_largest_stationary_point_or_the_smallest_slope(theta, x, log_lt, log_lx):
+def test_largest_stationary_point_or_the_smallest_derivative(theta, x, log_lt, log_lx):
     x, lam_theta, lam_x = np.array(x), 10**log_lt, 10**log_lx
     u0, u = solve(prox.UniformBox(), theta, jnp.asarray(x), lam_theta, lam_x)
     u0 = float(u0)
@@ -33,11 +33,11 @@ def test_largest_stationary_point_or_the_smallest_slope(theta, x, log_lt, log_lx
     top = max(theta, np.max(np.abs(x)), u0) + np.sqrt(lam_theta * x.size) + 1
     scale = top * (1 + lam_theta / lam_x * x.size)
     above = u0 * (top / u0) ** np.linspace(1e-6, 1, 4000)
-    assert np.all(slope(above, *args) >= -1e-9 * scale)  # no stationary point is larger
-    here = slope(np.array([u0]), *args)[0]
+    assert np.all(derivative(above, *args) >= -1e-9 * scale)  # no stationary point is larger
+    here = derivative(np.array([u0]), *args)[0]
     if here > 1e-7 * scale:
         everywhere = np.concatenate([np.geomspace(1e-6, top, 20000), np.abs(x[np.abs(x) > 1e-6])])
-        assert np.all(slope(everywhere, *args) >= here - 1e-7 * scale)
+        assert np.all(derivative(everywhere, *args) >= here - 1e-7 * scale)
     else:
         assert here >= -1e-7 * scale
 
@@ -79,7 +79,7 @@ def test_the_proximal_point_is_always_inside_the_box(theta, x, log_lt, log_lx):
         assert np.isfinite(value_of(term, *point))
 
 
-def log_slope(u, eta, x, lam_theta, lam_x):
+def log_derivative(u, eta, x, lam_theta, lam_x):
     outside = np.sum(np.maximum(np.abs(x)[:, None] - np.exp(u), 0), axis=0)
     return u - eta + lam_theta * x.size - lam_theta / lam_x * np.exp(u) * outside
 
@@ -93,10 +93,10 @@ def test_log_box_takes_the_first_root_met_from_eta(eta, x, log_lt, log_lx):
     np.testing.assert_allclose(u, np.clip(x, -np.exp(u0), np.exp(u0)), rtol=1e-12)
     args = (eta, x, lam_theta, lam_x)
     scale = 1 + abs(u0 - eta) + lam_theta * x.size + lam_theta / lam_x * np.sum(x**2)
-    assert abs(log_slope(np.array([u0]), *args)[0]) <= 1e-8 * scale
+    assert abs(log_derivative(np.array([u0]), *args)[0]) <= 1e-8 * scale
     between = eta + (u0 - eta) * np.linspace(0, 1, 5000)[:-1]
-    start = np.sign(log_slope(np.array([eta]), *args)[0])
-    assert np.all(start * log_slope(between, *args) >= -1e-9 * scale)
+    start = np.sign(log_derivative(np.array([eta]), *args)[0])
+    assert np.all(start * log_derivative(between, *args) >= -1e-9 * scale)
 
 
 def test_log_box_survives_an_eta_whose_exponential_overflows():

@@ -7,11 +7,26 @@
 | `L1`, `SquaredL2`, `ElasticNet`, `GroupLasso`, `NuclearNorm`, `TotalVariation`, `HardTanh` | penalties on x alone |
 | `Box`, `NonNegative`, `Simplex` | constraints on x alone |
 | `2.0 * term`, `term.translate(shift)`, `term.on(theta=..., x=...)`, `first + second` | the calculus |
-| `ClosedForm`, `Iterative`, `Fixed`, `SoftThreshold` | what a new term subclasses |
+| `ClosedForm`, `Iterative`, `Fixed`, `SoftThreshold`; `Term`, `Solution`, `Scalar` | what a new term subclasses; types |
+| `hyperparameter`, `Hyperparameter`, `Number`, `check_positive`, `check_nonnegative` | the numbers of a new term, and checks of them |
+| `operands`, `require_floating`, `require_smoothing`, `require_smoothings` | checks of what its maps are applied to |
+
+`pipla.testing` has the contracts that a new term must keep.
 """  # noqa: E501
 
+from pipla._checks import (
+    Hyperparameter,
+    Number,
+    check_nonnegative,
+    check_positive,
+    hyperparameter,
+    operands,
+    require_floating,
+    require_smoothing,
+    require_smoothings,
+)
 from pipla.prox.activation import HardTanh
-from pipla.prox.base import ClosedForm, Fixed, Iterative, Solution, Term, Zero
+from pipla.prox.base import ClosedForm, Fixed, Iterative, Scalar, Solution, Term, Zero
 from pipla.prox.combine import On, Scaled, Sum, Translated, separable_sum
 from pipla.prox.constraints import Box, NonNegative, Simplex
 from pipla.prox.location import GaussianLocation, LaplaceLocation
@@ -29,13 +44,16 @@ __all__ = [
     "GaussianLocation",
     "GroupLasso",
     "HardTanh",
+    "Hyperparameter",
     "Iterative",
     "LaplaceLocation",
     "LaplaceScale",
     "NonNegative",
     "NuclearNorm",
     "NuclearStrength",
+    "Number",
     "On",
+    "Scalar",
     "Scaled",
     "Simplex",
     "SoftThreshold",
@@ -50,5 +68,12 @@ __all__ = [
     "UniformBox",
     "UniformLogBox",
     "Zero",
+    "check_nonnegative",
+    "check_positive",
+    "hyperparameter",
+    "operands",
+    "require_floating",
+    "require_smoothing",
+    "require_smoothings",
     "separable_sum",
 ]

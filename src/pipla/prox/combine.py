@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Hyperparameter, Number, as_float, hyperparameter, positive_number
+from pipla._checks import Hyperparameter, Number, as_float, check_positive, hyperparameter
 from pipla._trees import Address, Path, keys_of, part, parts_of, put_part
 from pipla.prox.base import Iterative, Scalar, Solution, Term
 
@@ -43,7 +43,7 @@ class Scaled(Wrapped):
     weight: Hyperparameter = hyperparameter()
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         value = self.term.value(theta, x)

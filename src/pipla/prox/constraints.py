@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla._checks import Hyperparameter, hyperparameter, ordered, positive_number
+from pipla._checks import Hyperparameter, check_ordered, check_positive, hyperparameter
 from pipla.prox.base import Fixed, Scalar
 
 
@@ -27,7 +27,7 @@ class Box(Fixed):
                 "lower and upper must be numbers or arrays of one shape, "
                 f"got shapes {self.lower.shape} and {self.upper.shape}."
             )
-        ordered("lower", self.lower, "upper", self.upper)
+        check_ordered("lower", self.lower, "upper", self.upper)
 
     def penalty(self, x: Array) -> Scalar:
         lower, upper = self._bounds(x)
@@ -71,7 +71,7 @@ class Simplex(Fixed):
     total: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("total", self.total)
+        check_positive("total", self.total)
 
     def penalty(self, x: Array) -> Scalar:
         total = self.total.astype(x.dtype)

@@ -11,11 +11,11 @@ from jaxtyping import Array
 
 from pipla._checks import (
     Hyperparameter,
+    check_positive,
     choice,
     hyperparameter,
     integer,
     operands,
-    positive_number,
     require_smoothings,
 )
 from pipla.prox._roots.newton import clipped_root
@@ -57,7 +57,7 @@ class LaplaceLocation(ClosedForm):
     sweeps: int = eqx.field(static=True, default=40)
 
     def __check_init__(self) -> None:
-        positive_number("scale", self.scale)
+        check_positive("scale", self.scale)
         choice("approximation", self.approximation, (None, "published", "iterative"))
         integer("sweeps", self.sweeps, least=1)
 
@@ -66,7 +66,7 @@ class LaplaceLocation(ClosedForm):
         return jnp.sum(jnp.abs(x - theta)) / self.scale.astype(x.dtype)
 
     def time_unit(self, theta: Array, x: Array) -> Array:
-        r"""$b^2$."""
+        r"""The squared scale $b^2$."""
         return self.scale.astype(x.dtype) ** 2
 
     def prox(
@@ -95,7 +95,7 @@ class GaussianLocation(ClosedForm):
     $$ u_0 = \theta + \frac{\lambda_\theta \sum_i (x_i - \theta)}
                            {s^2 + \lambda_x + \lambda_\theta d}. $$
 
-    It could as well be a smooth term; here it is the test bed for what uses a joint prox.
+    It could be a smooth term just as well; here it tests what uses a joint prox.
     """
 
     finite: ClassVar[bool] = True
@@ -103,14 +103,14 @@ class GaussianLocation(ClosedForm):
     scale: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("scale", self.scale)
+        check_positive("scale", self.scale)
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
         return jnp.sum((x - theta) ** 2) / (2 * self.scale.astype(x.dtype) ** 2)
 
     def time_unit(self, theta: Array, x: Array) -> Array:
-        r"""$s^2$."""
+        r"""The variance $s^2$."""
         return self.scale.astype(x.dtype) ** 2
 
     def prox(
@@ -119,9 +119,9 @@ class GaussianLocation(ClosedForm):
         theta, x = operands(self, theta, x)
         lam_theta, lam_x = require_smoothings(lam_theta, lam_x, x)
         variance = self.scale.astype(x.dtype) ** 2
-        spread = variance + lam_x
-        moved = theta + lam_theta * jnp.sum(x - theta) / (spread + lam_theta * x.size)
-        return moved, moved + (x - moved) * (variance / spread)
+        total = variance + lam_x
+        moved = theta + lam_theta * jnp.sum(x - theta) / (total + lam_theta * x.size)
+        return moved, moved + (x - moved) * (variance / total)
 
 
 def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, Array]:

@@ -15,7 +15,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Hyperparameter, axes, hyperparameter, not_negative_number, positive_number
+from pipla._checks import (
+    Hyperparameter,
+    check_axes,
+    check_nonnegative,
+    check_positive,
+    hyperparameter,
+)
 from pipla.prox.base import Fixed, Scalar, soft
 
 
@@ -42,7 +48,7 @@ class SoftThreshold(Fixed):
         return rebuild(jnp.maximum(amplitudes - lam * self.weight.astype(x.dtype), 0))
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$w^{-2}$."""
+        r"""The squared length scale $w^{-2}$."""
         return 1 / self.weight.astype(x.dtype) ** 2
 
 
@@ -56,7 +62,7 @@ class L1(SoftThreshold):
     weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
         return jnp.abs(x)
@@ -78,8 +84,8 @@ class GroupLasso(SoftThreshold):
     axis: int | tuple[int, ...] = eqx.field(static=True, default=-1)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
-        axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
+        check_positive("weight", self.weight)
+        check_axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
 
     def amplitudes(self, x: Array) -> Array:
         return euclidean(x, self.axis)
@@ -100,7 +106,7 @@ class NuclearNorm(SoftThreshold):
     weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
         return jnp.linalg.svd(_matrix(x), compute_uv=False)
@@ -118,7 +124,7 @@ class SquaredL2(Fixed):
     weight: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
+        check_positive("weight", self.weight)
 
     def penalty(self, x: Array) -> Scalar:
         return 0.5 * self.weight.astype(x.dtype) * jnp.sum(x**2)
@@ -127,7 +133,7 @@ class SquaredL2(Fixed):
         return x / (1 + lam * self.weight.astype(x.dtype))
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$w^{-1}$."""
+        r"""The variance $w^{-1}$."""
         return 1 / self.weight.astype(x.dtype)
 
 
@@ -140,8 +146,8 @@ class ElasticNet(Fixed):
     l2: Hyperparameter = hyperparameter(default=1.0)
 
     def __check_init__(self) -> None:
-        not_negative_number("l1", self.l1)
-        not_negative_number("l2", self.l2)
+        check_nonnegative("l1", self.l1)
+        check_nonnegative("l2", self.l2)
 
     def penalty(self, x: Array) -> Scalar:
         l1, l2 = self.l1.astype(x.dtype), self.l2.astype(x.dtype)
@@ -152,7 +158,7 @@ class ElasticNet(Fixed):
         return soft(x, lam * l1) / (1 + lam * l2)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
+        r"""The squared length scale $(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
         rate = self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype)
         return 1 / jnp.where(rate > 0, rate, 1)
 

@@ -18,12 +18,12 @@ from jaxtyping import Array, PyTree
 from pipla._checks import (
     Hyperparameter,
     OptionalHyperparameter,
+    check_nonzero,
+    check_positive,
     choice,
     hyperparameter,
-    nonzero_number,
     operands,
     optional_hyperparameter,
-    positive_number,
     require_smoothing,
     require_smoothings,
 )
@@ -88,10 +88,10 @@ class Strength(Iterative):
                 "regulariser must be a term in x alone, such as L1() or TotalVariation(), "
                 f"got {type(self.regulariser).__name__}."
             )
-        nonzero_number("rate", self.rate)
-        positive_number("tolerance", self.tolerance)
+        check_nonzero("rate", self.rate)
+        check_positive("tolerance", self.tolerance)
         if self.degrees is not None:
-            positive_number("degrees", self.degrees)
+            check_positive("degrees", self.degrees)
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
@@ -102,18 +102,18 @@ class Strength(Iterative):
         return value - self._degrees(x) * exponent if self.normalised else value
 
     def closed_form(self, theta: Array, particles: Array) -> Array:
-        r"""$w = d / \overline{R(X)}$, so $\theta = \log(d/\overline{R(X)})/r$."""
+        r"""The minimiser has $w = d / \overline{R(X)}$: $\theta = \log(d/\overline{R(X)})/r$."""
         if not self.normalised:
             return super().closed_form(theta, particles)
         mean = jnp.mean(jax.vmap(lambda x: self.regulariser.value(None, x))(particles))
         return jnp.log(self._degrees(particles[0]) / mean) / self.rate.astype(particles.dtype)
 
     def time_unit(self, theta: Array, x: Array) -> Array:
-        r"""$w^{-2}$ times that of $R$."""
+        r"""The squared length scale: $w^{-2}$ times that of $R$."""
         return jnp.exp(-2 * self.rate.astype(x.dtype) * theta) * self.regulariser.time_unit(None, x)
 
     def largest_smoothing(self, theta: Array, x: Array) -> Scalar:
-        r"""$.05\, w^{-2}$ (E12)."""
+        r"""The limit $.05\, w^{-2}$ (E12)."""
         return 0.05 * self.time_unit(theta, x)
 
     def warm_start(self, theta: Array, x: Array) -> PyTree:

@@ -3,7 +3,7 @@ r"""Total variation of signals, images and volumes, fixed or with a learned stre
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,10 +13,10 @@ from jaxtyping import Array, PyTree
 from pipla._checks import (
     Hyperparameter,
     Number,
-    axes,
+    check_axes,
+    check_positive,
     hyperparameter,
     integer,
-    positive_number,
     require_floating,
     require_smoothing,
 )
@@ -26,8 +26,25 @@ from pipla.prox.base import Iterative, Scalar, Solution, add_up
 from pipla.prox.norms import euclidean
 from pipla.prox.strength import Strength
 
-#: Iterations between two looks at the duality gap, which costs about one iteration.
+#: Iterations between two evaluations of the duality gap, which costs about one iteration.
 _CHUNK = 5
+
+
+class _Step(NamedTuple):
+    """One iteration: the dual p, the extrapolated q, the point u, and the age of the momentum."""
+
+    dual: tuple[Array, ...]
+    ahead: tuple[Array, ...]
+    u: Array
+    age: Array
+
+
+class _Chunk(NamedTuple):
+    """A number of iterations and the gap after them."""
+
+    step: _Step
+    gap: Array
+    iterations: Array
 
 
 class TotalVariation(Iterative):
@@ -51,11 +68,11 @@ class TotalVariation(Iterative):
     $$ \lambda_x\, \mathrm{gap} \le \mathrm{tolerance} \times
        \min\big(d\, t^2,\; \tfrac12 |x - \bar x|^2\big), $$
 
-    looked at after every five iterations, or after `max_iterations`. Since
+    evaluated after every five iterations, or after `max_iterations`. Since
     $\tfrac12|u - u^*|^2 \le \lambda_x\,\mathrm{gap}$, the root mean square error of $u$ is at most
     $\sqrt{2\,\mathrm{tolerance}}$ times the weight $t$ (no element moves by more than $2t$ per
-    axis), or times the spread of x if that is smaller. Nothing is gained below rounding, where it
-    stops too. The warm start is $p$, which does not depend on the weight.
+    axis), or times the standard deviation of x if that is smaller. It also stops at rounding. The
+    warm start is $p$, which does not depend on the weight.
 
     On CPUs a kernel compiled by numba does the work (`pipla.prox._kernels`), elsewhere and
     without numba XLA; `native=False` asks for XLA everywhere. The two differ by rounding.
@@ -76,10 +93,10 @@ class TotalVariation(Iterative):
     native: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        positive_number("weight", self.weight)
-        positive_number("tolerance", self.tolerance)
+        check_positive("weight", self.weight)
+        check_positive("tolerance", self.tolerance)
         integer("max_iterations", self.max_iterations, least=1)
-        axes("axes", () if self.axes is None else self.axes)
+        check_axes("axes", () if self.axes is None else self.axes)
 
     def value(self, theta: PyTree, x: Array) -> Scalar:
         x = require_floating("x", x, self)
@@ -93,7 +110,7 @@ class TotalVariation(Iterative):
         return self.weight.astype(x.dtype) * on_cpu(kernel, portable, x)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""$w^{-2}$."""
+        r"""The squared length scale $w^{-2}$."""
         return 1 / self.weight.astype(x.dtype) ** 2
 
     def warm_start(self, theta: PyTree, x: Array) -> tuple[Array, ...]:
@@ -134,14 +151,14 @@ class TotalVariation(Iterative):
             return x - shift * sum(_adjoint(p, axis) for p, axis in zip(dual, axes, strict=True))
 
         def gap_of(u: Array, dual: tuple[Array, ...], ahead: tuple[Array, ...]) -> Array:
-            slopes = tuple(_difference(u, axis) for axis in axes)
-            excess = functools.reduce(jnp.add, self._lengths(slopes))
-            for p, slope in zip(dual, slopes, strict=True):
-                excess = excess - p * slope
+            differences = tuple(_difference(u, axis) for axis in axes)
+            excess = functools.reduce(jnp.add, self._lengths(differences))
+            for p, difference in zip(dual, differences, strict=True):
+                excess = excess - p * difference
             apart = (_adjoint(q - p, axis) for p, q, axis in zip(dual, ahead, axes, strict=True))
             return add_up(excess + 0.5 * shift * sum(apart) ** 2)
 
-        def advance(index: Array, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        def advance(index: Array, state: _Step) -> _Step:
             # Each array becomes a function of itself at the same place, so XLA works in place;
             # recovering the new p from the new q saves a copy of it and a second stencil.
             dual, ahead, u, age = state
@@ -157,29 +174,28 @@ class TotalVariation(Iterative):
                 (q + momentum * old) * (1 / (1 + momentum))
                 for q, old in zip(ahead, dual, strict=True)
             )
-            return dual, ahead, primal(ahead), age
+            return _Step(dual, ahead, primal(ahead), age)
 
-        def unfinished(state: tuple[Any, ...]) -> Array:
-            *_, gap, iterations = state
-            return (gap > enough) & (iterations < self.max_iterations)
+        def unfinished(state: _Chunk) -> Array:
+            return (state.gap > enough) & (state.iterations < self.max_iterations)
 
-        def chunk(state: tuple[Any, ...]) -> tuple[Any, ...]:
-            dual, ahead, u, age, last, iterations = state
-            dual, ahead, u, _ = jax.lax.fori_loop(0, _CHUNK, advance, (dual, ahead, u, age))
+        def chunk(state: _Chunk) -> _Chunk:
+            dual, ahead, u, age = jax.lax.fori_loop(0, _CHUNK, advance, state.step)
             dual = self._project(dual)  # p was recovered up to rounding
             gap = gap_of(u, dual, ahead)
-            # A rising gap means that the momentum has overshot: let it grow afresh.
-            age = jnp.where(gap > last, 0, age + _CHUNK)
-            return dual, ahead, u, age, gap, iterations + _CHUNK
+            # A rising gap means that the momentum has overshot: start it again from 0.
+            age = jnp.where(gap > state.gap, 0, age + _CHUNK)
+            return _Chunk(_Step(dual, ahead, u, age), gap, state.iterations + _CHUNK)
 
-        spread = x - jnp.mean(x, axis=axes, keepdims=True)
-        scale = jnp.minimum(x.size * shift, 0.5 * add_up(spread**2) * (4 * len(axes) * rate))
+        centred = x - jnp.mean(x, axis=axes, keepdims=True)
+        scale = jnp.minimum(x.size * shift, 0.5 * add_up(centred**2) * (4 * len(axes) * rate))
         rounding = len(axes) * jnp.finfo(x.dtype).eps * add_up(jnp.abs(x))
         enough = tolerance * scale + rounding
         zero, unknown = jnp.zeros_like(shift), jnp.full_like(shift, jnp.inf)
-        state = (warm, warm, primal(warm), zero, unknown, jnp.zeros((), jnp.int32))
-        dual, _, u, _, gap, _ = jax.lax.while_loop(unfinished, chunk, state)
-        return u, dual, gap
+        start = _Step(warm, warm, primal(warm), zero)
+        state = _Chunk(start, unknown, jnp.zeros((), jnp.int32))
+        state = jax.lax.while_loop(unfinished, chunk, state)
+        return state.step.u, state.step.dual, state.gap
 
     def _axes(self, x: Array) -> tuple[int, ...]:
         axes = tuple(range(x.ndim)) if self.axes is None else self.axes
@@ -192,10 +208,10 @@ class TotalVariation(Iterative):
             )
         return normal
 
-    def _lengths(self, slopes: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _lengths(self, differences: tuple[Array, ...]) -> tuple[Array, ...]:
         if self.isotropic:
-            return (euclidean(jnp.stack(slopes), 0),)
-        return tuple(map(jnp.abs, slopes))
+            return (euclidean(jnp.stack(differences), 0),)
+        return tuple(map(jnp.abs, differences))
 
     def _project(self, dual: tuple[Array, ...]) -> tuple[Array, ...]:
         if not self.isotropic:
@@ -205,7 +221,7 @@ class TotalVariation(Iterative):
 
 
 class TVStrength(Strength):
-    r"""$g_2(\theta, x) = e^\theta\, \mathrm{TV}(x) - d\,\theta$: how smooth is the picture?
+    r"""$g_2(\theta, x) = e^\theta\, \mathrm{TV}(x) - d\,\theta$: how smooth is the image?
 
     Total variation does not see constants, so the exact exponent is $d - 1$ (E7); `degrees` sets
     it. The joint prox is that of `Strength`; the options are those of `TotalVariation`.

@@ -27,8 +27,8 @@ class UniformBox(ClosedForm):
     $$ (1 + rk)\,u^2 - (\theta + r S_k)\,u + \lambda_\theta d = 0. $$
 
     Where there is none (theta too small for its smoothing), the fallback is the point at which the
-    slope $u - \theta + \lambda_\theta d/u - r\sum_i(|x_i|-u)_+$ is smallest: the largest root
-    continues there when it disappears, as a double root. Any real theta is accepted; for positive
+    derivative $u - \theta + \lambda_\theta d/u - r\sum_i(|x_i|-u)_+$ is smallest: the largest root
+    ends there as a double root when it disappears. Any real theta is accepted; for positive
     `lam_theta` the result is positive.
 
     `approximation="published"`: $u_0 = (\theta + \sqrt{\theta^2 - 4\lambda_\theta d})/2$ if that is
@@ -81,8 +81,8 @@ class UniformLogBox(ClosedForm):
     $$ E(u_0) = u_0 - \eta + \lambda_\theta d
        - \frac{\lambda_\theta}{\lambda_x}\, e^{u_0} \sum_i (|x_i| - e^{u_0})_+ . $$
 
-    It always exists: at $\eta - \lambda_\theta d$ there is no slope left upwards, and once the box
-    contains x there is none downwards.
+    It always exists: $E \le 0$ at $\eta - \lambda_\theta d$, and $E > 0$ at any larger $u_0$
+    whose box contains x.
     """
 
     def value(self, theta: Array, x: Array) -> Scalar:
@@ -108,7 +108,7 @@ def _largest_stationary_point(theta: Array, x: Array, shrinkage: Array, ratio: A
     number, total, below, above = segments(jnp.abs(x))
     curvature = 1 + ratio * number
     push = theta + ratio * total
-    lowest = jnp.sqrt(shrinkage / curvature)  # of the slope u + shrinkage/u in this segment
+    lowest = jnp.sqrt(shrinkage / curvature)  # where the derivative is smallest in this segment
     # The discriminant as a product: no overflow, and exact next to the double root.
     edge = 2 * curvature * lowest
     real = push >= edge
@@ -119,7 +119,7 @@ def _largest_stationary_point(theta: Array, x: Array, shrinkage: Array, ratio: A
     largest = jnp.max(jnp.where(valid, root, -jnp.inf))
 
     point = jnp.clip(lowest, below, above)
-    slope = curvature * point + shrinkage / jnp.where(point > 0, point, 1) - push
+    derivative = curvature * point + shrinkage / jnp.where(point > 0, point, 1) - push
     # A segment closed up at 0 (elements of x that are 0) holds no positive point.
-    steepest = jnp.argmin(jnp.where(point > 0, slope, jnp.inf))
-    return jnp.where(jnp.any(valid), largest, point[steepest])
+    smallest = jnp.argmin(jnp.where(point > 0, derivative, jnp.inf))
+    return jnp.where(jnp.any(valid), largest, point[smallest])

@@ -148,7 +148,7 @@ class LayoutError(RuntimeError):
 
 
 def _read(structure: Any, address: int | None) -> Any:
-    """The structure at an address, after a look at its size, which is always its first word."""
+    """The structure at an address, if its size, which is always its first word, is as expected."""
     name = structure.__name__
     size = c_size_t.from_address(address).value if address else None
     if size != STRUCT_SIZES[name]:
@@ -164,8 +164,8 @@ def _check(name: str, got: Any, wanted: Any) -> None:
 _SHAPE, _NUMBERS = (2, 3), (5, -7, 11)  # what the probe is given, and must find
 
 
-def _look(address: int) -> bool:
-    """Check a call frame; whether XLA has only asked for metadata."""
+def _validate(address: int) -> bool:
+    """Check a call frame against the layout; returns whether it is a call, not a metadata query."""
     frame = _read(CallFrame, address)
     # The other fields of the interface differ from version to version: only its head is read.
     version = Version(major=API_MAJOR, minor=1)
@@ -176,7 +176,7 @@ def _look(address: int) -> bool:
         metadata = _read(Metadata, _read(Extension, frame.extension_start).metadata)
         answer = _read(Version, ctypes.addressof(metadata) + Metadata.version.offset)
         answer.major, answer.minor = version.major, version.minor
-        return True
+        return False
     for name in ("operands", "results"):
         buffers = _read(Buffers, address + getattr(CallFrame, name).offset)
         _check(f"the number of {name}", buffers.size, 1)
@@ -188,7 +188,7 @@ def _look(address: int) -> bool:
     numbers = ArrayAttribute.from_address(attributes.entries[0])
     _check("the length of the attribute", numbers.size, len(_NUMBERS))
     _check("the attribute", tuple(numbers.data[: len(_NUMBERS)]), _NUMBERS)
-    return False
+    return True
 
 
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, c_void_p)
@@ -197,13 +197,13 @@ _KEPT: list[Any] = []  # handlers that XLA may still call
 
 
 def _probe() -> None:
-    """Let XLA call a handler that only looks, or raise what is wrong."""
+    """Let XLA call a handler that only validates the call frame; raises what is wrong with it."""
     failures: list[Exception] = []
-    looked: list[bool] = []
+    calls: list[bool] = []
 
     def handle(address: int) -> None:
         try:
-            looked.append(_look(address))
+            calls.append(_validate(address))
         except Exception as error:  # must not pass through XLA
             failures.append(error)
 
@@ -231,7 +231,7 @@ def _probe() -> None:
     thread.join()
     if failures:
         raise failures[0]
-    if False not in looked:
+    if not any(calls):
         raise LayoutError("XLA did not call the probe")
 
 

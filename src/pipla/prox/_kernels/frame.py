@@ -160,7 +160,7 @@ def is_metadata_query(frame: Any) -> Any:
 def source_hash(*modules: str) -> str:
     """A hash of these files of this folder, of this one and of the layout.
 
-    Numba's cache looks at the file of the entry and at what it encloses: let it enclose this.
+    Numba's cache depends on the file of the entry and on what the entry encloses: it encloses this.
     """
     paths = (Path(__file__).with_name(f"{name}.py") for name in ("ffi", "frame", *modules))
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()

@@ -188,17 +188,17 @@ def test_warm_starts_and_gaps_of_a_sum_go_to_their_terms():
 
 def test_composites_under_vmap_and_jit():
     theta = {"alpha": jnp.asarray(0.3), "beta": jnp.asarray(-0.2)}
-    cloud = {"w": jnp.stack([x, 2 * x]), "v": jnp.stack([x, -x])}
+    particles = {"w": jnp.stack([x, 2 * x]), "v": jnp.stack([x, -x])}
     term = prox.GaussianLocation().on(theta="alpha", x="w") + (
         2.0 * prox.LaplaceLocation().translate(0.5)
     ).on(theta="beta", x="v")
-    batched = jax.jit(jax.vmap(lambda x: term.prox(theta, x, 0.01, 0.1)))(cloud)
+    batched = jax.jit(jax.vmap(lambda x: term.prox(theta, x, 0.01, 0.1)))(particles)
     for i in range(2):
-        single = term.prox(theta, jax.tree.map(lambda leaf: leaf[i], cloud), 0.01, 0.1)
+        single = term.prox(theta, jax.tree.map(lambda leaf: leaf[i], particles), 0.01, 0.1)
         assert_same(jax.tree.map(lambda leaf: leaf[i], batched), single)
 
 
-def test_composites_know_whether_they_use_theta():
+def test_composites_say_whether_they_use_theta():
     assert not (2.0 * prox.L1().translate(1.0).on(x="w")).uses_theta
     assert (prox.L1().on(x="w") + prox.LaplaceLocation().on(x="v")).uses_theta
     assert not (prox.L1().on(x="w") + prox.L1().on(x="v")).uses_theta
@@ -210,14 +210,14 @@ def test_a_theta_of_none_has_an_envelope():
     assert prox.L1().envelope_gradient(None, x, 0.0, 0.1)[0] is None
 
 
-def test_a_whole_number_is_a_smoothing_like_any_other():
+def test_an_integer_is_a_smoothing_like_any_other():
     term = 0.5 * prox.L1()
     assert_same(term.prox(None, x, 0, 1), term.prox(None, x, 0.0, 1.0))
     joint = 1.5 * prox.LaplaceLocation()
     assert_same(joint.prox(0.0, x, 1, 1), joint.prox(0.0, x, 1.0, 1.0))
 
 
-GUISES = {
+COMPOSED = {
     "scaled": (2.5 * prox.LaplaceLocation(2.0), jnp.asarray(0.3), x),
     "translated": (prox.LaplaceLocation().translate(0.7), jnp.asarray(0.3), x),
     "on parts": (
@@ -233,9 +233,9 @@ GUISES = {
 }
 
 
-@pytest.mark.parametrize("name", GUISES)
-def test_the_envelope_of_a_guise_is_the_minimum_that_its_prox_attains(name):
-    term, theta, at = GUISES[name]
+@pytest.mark.parametrize("name", COMPOSED)
+def test_the_envelope_of_a_composed_term_is_the_minimum_that_its_prox_attains(name):
+    term, theta, at = COMPOSED[name]
     lam_theta, lam_x = 0.05, 0.4
     point = term.prox(theta, at, lam_theta, lam_x)
 
@@ -246,8 +246,8 @@ def test_the_envelope_of_a_guise_is_the_minimum_that_its_prox_attains(name):
     minimum = term.value(*point)
     minimum += half_square(theta, point[0], lam_theta) + half_square(at, point[1], lam_x)
     np.testing.assert_allclose(term.envelope(theta, at, lam_theta, lam_x), minimum, rtol=1e-12)
-    slopes = jax.grad(term.envelope, argnums=(0, 1))(theta, at, lam_theta, lam_x)
-    assert_same(slopes, term.envelope_gradient(theta, at, lam_theta, lam_x))
+    gradients = jax.grad(term.envelope, argnums=(0, 1))(theta, at, lam_theta, lam_x)
+    assert_same(gradients, term.envelope_gradient(theta, at, lam_theta, lam_x))
 
 
 def test_a_translated_constraint_has_a_finite_envelope():
@@ -260,12 +260,12 @@ def test_a_translated_constraint_has_a_finite_envelope():
     np.testing.assert_allclose(both, 33.8, rtol=1e-6)
 
 
-def test_the_envelope_has_a_slope_in_the_shift():
+def test_the_envelope_has_a_derivative_in_the_shift():
     def envelope(shift):
         return prox.L1().translate(shift).envelope(None, x, 0.0, 0.5)
 
-    slope = (envelope(0.1 + 1e-6) - envelope(0.1 - 1e-6)) / 2e-6
-    np.testing.assert_allclose(jax.grad(envelope)(0.1), slope, rtol=1e-6)
+    difference = (envelope(0.1 + 1e-6) - envelope(0.1 - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jax.grad(envelope)(0.1), difference, rtol=1e-6)
 
 
 @jax.tree_util.register_dataclass
