@@ -105,8 +105,8 @@ def numbers_are_leaves(case: AlgorithmCase) -> None:
     leaves, structure = jax.tree.flatten(algorithm)
     again = jax.tree.unflatten(structure, leaves)
     assert eqx.tree_equal(again, algorithm), f"{case}: flattening loses something."
-    same: Any = structure == jax.tree.structure(other)  # type: ignore[operator]
-    assert same, (
+    structures: list[Any] = [structure, jax.tree.structure(other)]
+    assert structures[0] == structures[1], (
         f"{case}: another number changes the structure; numbers must be array leaves, not static."
     )
     pairs = zip(leaves, jax.tree.leaves(other), strict=True)
