@@ -13,6 +13,7 @@ The contracts compare with float64: `jax.config.update("jax_enable_x64", True)` 
 Firm non-expansiveness is searched by hypothesis: `pip install 'pipla[testing]'`.
 """
 
+from pipla.testing.cases import ProxCase, ProxContract
 from pipla.testing.minima import (
     basin_minimum,
     draw_matrix,
@@ -23,7 +24,7 @@ from pipla.testing.minima import (
     on_x_alone,
     separable,
 )
-from pipla.testing.prox import PROX_CONTRACTS, ProxCase, ProxContract, check_prox
+from pipla.testing.prox import PROX_CONTRACTS, check_prox
 
 __all__ = [
     "PROX_CONTRACTS",
