@@ -1,11 +1,12 @@
-"""What the contracts of a term are checked on: a term, draws, and its minimum by other means."""
+"""What the contracts of a term are applied to: `ProxCase`; and what a contract is."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pipla.prox.base import Term
@@ -110,7 +111,7 @@ class ProxContract:
         )
 
     def __call__(self, case: ProxCase) -> None:
-        if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        if jnp.result_type(float) != jnp.float64:
             raise RuntimeError(
                 "the contracts compare with float64; call "
                 '`jax.config.update("jax_enable_x64", True)` first.'
@@ -119,3 +120,27 @@ class ProxContract:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def near(
+    sentence: str, actual: Any, expected: Any, *, relative: float = 0.0, absolute: float = 0.0
+) -> None:
+    """Two numbers agree; `sentence` says what they are."""
+    actual, expected = float(actual), float(expected)
+    error = abs(actual - expected)
+    assert actual == expected or error <= max(relative * abs(expected), absolute), (
+        f"{sentence}: got {actual!r}, expected {expected!r} (error {error:.3g})"
+    )
+
+
+def refused(kind: type[Exception], words: tuple[str, ...], call: Callable[[], Any]) -> None:
+    """The call raises an exception of a kind, whose message has some of the words."""
+    try:
+        call()
+    except kind as error:
+        if not any(part in str(error) for part in words):
+            raise AssertionError(
+                f"the {kind.__name__} must say {' or '.join(map(repr, words))}, not {error}"
+            ) from error
+    else:
+        raise AssertionError(f"a {kind.__name__} that says {words[0]!r} must be raised")

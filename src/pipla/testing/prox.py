@@ -14,7 +14,7 @@ import numpy as np
 
 from pipla._extras import extra
 from pipla.prox.base import Term
-from pipla.testing.cases import Point, ProxCase, ProxContract
+from pipla.testing.cases import Point, ProxCase, ProxContract, near, refused
 
 #: Every contract of a term.
 PROX_CONTRACTS: list[ProxContract] = []
@@ -43,8 +43,9 @@ def _contract(**options: bool) -> Callable[[Callable[[ProxCase], None]], ProxCon
     return register
 
 
-# The term is an argument like any other: other numbers in it compile nothing again. All contracts
-# share `_solve`, because compiling takes the time; that it equals `prox` is a contract, too. #
+# What the contracts call. The term is an argument like any other: other numbers in it compile
+# nothing again. All contracts share `_solve`, because compiling is what takes the time; that it
+# equals `prox` is a contract, too. #
 
 _solve = jax.jit(lambda term, *at: term.solve(*at, term.warm_start(*at[:2])))
 _envelope_gradient = jax.jit(lambda term, *at: term.envelope_gradient(*at))
@@ -75,28 +76,6 @@ def _objective(case: ProxCase, point: tuple[Any, Any], at: Point) -> float:
     return value + np.sum((np.asarray(u) - x) ** 2) / (2 * lam_x)
 
 
-def _near(
-    sentence: str, actual: Any, expected: Any, *, relative: float = 0.0, absolute: float = 0.0
-) -> None:
-    actual, expected = float(actual), float(expected)
-    error = abs(actual - expected)
-    assert actual == expected or error <= max(relative * abs(expected), absolute), (
-        f"{sentence}: got {actual!r}, expected {expected!r} (error {error:.3g})"
-    )
-
-
-def _refused(kind: type[Exception], words: tuple[str, ...], call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except kind as error:
-        if not any(part in str(error) for part in words):
-            raise AssertionError(
-                f"the {kind.__name__} must say {' or '.join(map(repr, words))}, not {error}"
-            ) from error
-    else:
-        raise AssertionError(f"a {kind.__name__} that says {words[0]!r} must be raised")
-
-
 # The contracts. #
 
 
@@ -106,7 +85,7 @@ def the_objective_is_the_minimum(case: ProxCase) -> None:
     for seed in range(12):
         at = case.draw(seed)
         reached = _objective(case, _prox(case.term, *_arrays(at)), at)
-        _near(
+        near(
             f"the objective at the proximal point of {at}",
             reached,
             case.minimum(*at),
@@ -193,7 +172,7 @@ def a_smoothing_of_zero_leaves_theta_alone(case: ProxCase) -> None:
             other = _prox(case.term, *_arrays((0.3, x, 0.7, lam_x)))[1]
             np.testing.assert_array_equal(u, other, "x depends on theta, but joint is False")
         reached = _objective(case, (u0, u), at)
-        _near(f"the objective at {at}", reached, case.minimum(*at), relative=1e-7, absolute=1e-7)
+        near(f"the objective at {at}", reached, case.minimum(*at), relative=1e-7, absolute=1e-7)
 
 
 @_contract()
@@ -234,7 +213,7 @@ def float32_agrees_with_float64(case: ProxCase) -> None:
         lifted = _objective(case, (np.float64(single[0]), np.float64(single[1])), numbers)
         if np.isfinite(lifted):
             slack = 1e-4 * max(1.0, abs(best), at[1].size)
-            _near(f"the objective of float32 at {numbers}", lifted, best, absolute=slack)
+            near(f"the objective of float32 at {numbers}", lifted, best, absolute=slack)
 
 
 @_contract(thorough=True)
@@ -320,7 +299,7 @@ def the_envelope_has_its_gradient(case: ProxCase) -> None:
 
     def compare(name: str, derivative: Any, expected: float) -> None:
         sentence = f"the derivative of the envelope in {name}"
-        _near(sentence, derivative, expected, relative=1e-3, absolute=1e-3)
+        near(sentence, derivative, expected, relative=1e-3, absolute=1e-3)
 
     compare("theta", automatic[0], difference(0))
     compare("lam_x", automatic[2], difference(3))
@@ -383,9 +362,9 @@ def the_gap_is_honest_and_warm_starts_keep_their_structure(case: ProxCase) -> No
 def theta_must_be_a_scalar_of_the_dtype_of_x(case: ProxCase) -> None:
     """Errors name theta: `pipla.prox.operands` raises them."""
     x = jnp.asarray(case.draw(0)[1])
-    _refused(ValueError, ("scalar theta",), lambda: case.term.prox(jnp.zeros(2), x, 0.1, 0.1))
+    refused(ValueError, ("scalar theta",), lambda: case.term.prox(jnp.zeros(2), x, 0.1, 0.1))
     other = jnp.zeros((), jnp.float32)
-    _refused(TypeError, ("float32 and x is float64",), lambda: case.term.prox(other, x, 0.1, 0.1))
+    refused(TypeError, ("float32 and x is float64",), lambda: case.term.prox(other, x, 0.1, 0.1))
 
 
 @_contract()
@@ -395,6 +374,6 @@ def x_must_be_one_floating_array(case: ProxCase) -> None:
         return
     zero, structured = jnp.zeros(()), {"w": jnp.zeros((2, 2))}
     advice = ("address a part of", "addresses a part of")
-    _refused(TypeError, advice, lambda: case.term.prox(zero, structured, 0.1, 0.1))
+    refused(TypeError, advice, lambda: case.term.prox(zero, structured, 0.1, 0.1))
     integers = jnp.zeros((2, 2), jnp.int32)
-    _refused(TypeError, ("floating-point x",), lambda: case.term.prox(zero, integers, 0.1, 0.1))
+    refused(TypeError, ("floating-point x",), lambda: case.term.prox(zero, integers, 0.1, 0.1))
