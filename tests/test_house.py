@@ -72,7 +72,7 @@ def names_used(path):
     [
         ("algorithms/", {"jit", "filter_jit", "print", "open", "savefig", "warn"}),
         ("prox/", {"jit", "filter_jit", "print", "open", "random", "warn"}),
-        ("models/", {"jit", "random", "step_size", "print", "open"}),
+        ("models/model.py", {"jit", "random", "step_size", "print", "open"}),
         ("problems/", {"Algorithm", "PIPGLA", "MYIPLA", "print"}),
         ("engine/result.py", {"step", "advance", "print"}),
         ("cli/app.py", {"grad", "numpy", "jnp"}),
