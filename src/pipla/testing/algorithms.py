@@ -275,10 +275,15 @@ def _same_run(case: AlgorithmCase, one: Result, other: Result) -> None:
     structures: list[Any] = [jax.tree.structure(kept(result)) for result in (one, other)]
     assert structures[0] == structures[1], f"{case}: two equal runs have other structures."
     pairs = zip(jax.tree.leaves(kept(one)), jax.tree.leaves(kept(other)), strict=True)
-    equal = all(np.array_equal(a, b) and np.result_type(a) == np.result_type(b) for a, b in pairs)
+    equal = all(_equal(a, b) for a, b in pairs)
     assert equal, f"{case}: two runs that must be equal bit for bit are not."
 
 
 def _all_differ(one: PyTree, other: PyTree) -> bool:
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return all(not np.array_equal(a, b) for a, b in pairs)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    return one.dtype == other.dtype and np.array_equal(one, other)
