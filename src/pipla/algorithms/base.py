@@ -110,6 +110,8 @@ class Algorithm(eqx.Module, Generic[StateT]):
 
     #: The fields for which a sweep accepts arrays of numbers.
     swept: ClassVar[tuple[str, ...]] = ()
+    #: Whether a particle outside the support of the prior would stay there for ever.
+    needs_support: ClassVar[bool] = False
 
     @abc.abstractmethod
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> StateT:
@@ -129,6 +131,14 @@ class Algorithm(eqx.Module, Generic[StateT]):
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         """The conditions of the theory on its numbers."""
         return ()
+
+    def objections(self, model: Model) -> Sequence[str]:
+        """Why this algorithm should not be used on this model."""
+        return ()
+
+    def joint_smoothing(self) -> Array | None:
+        """The smoothing of the joint prox that moves theta; `None` where there is none."""
+        return None
 
     def rescaled(self, factor: Number) -> Self:
         """This algorithm with its steps multiplied by `factor`."""
@@ -172,6 +182,11 @@ class Algorithm(eqx.Module, Generic[StateT]):
             self.with_numbers(**{name: value[i] for name, value in arrays.items()})
             for i in range(count)
         ]
+
+    @property
+    def learns_theta(self) -> bool:
+        """Whether theta moves."""
+        return True
 
     @property
     def label(self) -> str:

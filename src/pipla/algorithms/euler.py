@@ -38,6 +38,17 @@ class Euler(Langevin):
             gap=jnp.zeros((), _trees.dtype(particles)),
         )
 
+    def objections(self, model: Model) -> Sequence[str]:
+        if model.nonsmooth.finite:
+            return ()
+        return [
+            f"{self.label} has no proximal step and ignores the constraints of "
+            f"{type(model.nonsmooth).__name__}; use pipla.PIPGLA or pipla.PGLA"
+        ]
+
+    def joint_smoothing(self) -> None:
+        return None
+
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         return [below_inverse(self, geometry, "IPLA: step_size <= 1/L")]
 

@@ -164,6 +164,11 @@ class Langevin(Algorithm[State]):
         wanted += ["smoothing"] if self._lacks_smoothing else []
         return {name: numbers[name] for name in wanted}
 
+    def joint_smoothing(self) -> Array | None:
+        if self.theta_update != "prox":
+            return None
+        return self.numbers().get("smoothing", self.step_size)
+
     def rescaled(self, factor: Number) -> Self:
         if self.step_size is None:
             raise ValueError("scheme needs a step_size of its own: give it a number.")
@@ -171,6 +176,10 @@ class Langevin(Algorithm[State]):
 
     def with_theta(self, state: State, theta: PyTree) -> State:
         return state._replace(theta=theta)
+
+    @property
+    def learns_theta(self) -> bool:
+        return self.theta_update != "frozen"
 
     @property
     def label(self) -> str:

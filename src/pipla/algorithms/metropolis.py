@@ -78,6 +78,7 @@ class MetropolisAdjusted(Algorithm[MetropolisState]):
     """
 
     swept: ClassVar[tuple[str, ...]] = ("step_size", "smoothing")
+    needs_support: ClassVar[bool] = True
 
     step_size: Array | None = eqx.field(converter=number, default=None)
     smoothing: Array | None = eqx.field(converter=number, default=None)

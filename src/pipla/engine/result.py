@@ -25,6 +25,7 @@ class Status(enum.Enum):
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
     STOPPED = "stopped"
+    UNRELIABLE = "unreliable"
     NONFINITE = "non-finite"
 
 
@@ -40,7 +41,9 @@ class Result:
         x_mean, x_variance: moments of x (or of `Save.quantity`) over particles and steps after
             burn-in; `None` when not saved or when burn-in was not reached.
         saved_particles: kept by `Save(particles_every=...)`, leading axis: time; or `None`.
-        status, message: how the run ended, and a sentence about it.
+        status, message: how the run ended, and a sentence about it. A run that made all its steps
+            but should not be believed is UNRELIABLE.
+        warnings: what speaks against the answer, one sentence each.
         num_steps, burn_in: steps done (all of them, after a resume), and those left out of `theta`.
         prox_gap: the largest duality gap of an iterative prox; 0 for closed forms.
         seconds, compile_seconds: wall time of the steps, and of compiling.
@@ -64,6 +67,7 @@ class Result:
     algorithm: Algorithm | None
     versions: dict[str, str]
     snapshot: Snapshot
+    warnings: tuple[str, ...] = ()
 
     @property
     def theta(self) -> PyTree:

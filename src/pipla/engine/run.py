@@ -17,11 +17,11 @@ from jaxtyping import Array, Key, PyTree
 from pipla import _checks
 from pipla.algorithms.base import Algorithm, Curvature
 from pipla.engine.chunk import Program, start
-from pipla.engine.diagnostics import still_moving
 from pipla.engine.driver import Driver, History, Outcome
 from pipla.engine.hooks import Callback, Progress
 from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
 from pipla.engine.save import Save
+from pipla.engine.verdict import doubts, outside, warn_of
 from pipla.models.model import Model, checked_point
 from pipla.tuning.conditions import broken_conditions, warn_broken
 from pipla.tuning.curvature import LocalGeometry
@@ -75,6 +75,7 @@ def run(
     theta, particles = checked_point(model, theta, particles)
     algorithm.check(theta, particles)
     save.check(theta, particles)
+    check_support(algorithm, model, theta, particles)
     geometry = LocalGeometry(model, theta, particles)
     algorithm = as_dtype(algorithm.completed(geometry), particles)
     if check:
@@ -176,12 +177,15 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
     trace = joined(history.traces, state.theta)
     if status is Status.NONFINITE:
         message = _what_broke(driver, history)
-    if any(still_moving(leaf[driver.burn_in :]) for leaf in jax.tree.leaves(trace)):
-        message += (
-            "; theta was still moving after burn-in, so that its average and error mean little: "
-            "run longer, or look at theta_scale; a learned strength that runs away needs a smaller "
-            "smoothing, or pipla.noncentred"
-        )
+    program, gap = driver.program, float(history.prox_gap)
+    found: tuple[str, ...] = ()
+    if status is not Status.NONFINITE:
+        model, algorithm = program.model, program.algorithm
+        found = doubts(model, algorithm, trace, driver.burn_in, state.particles, gap)
+    if found:
+        message = "; ".join([message, *found])
+        status = Status.UNRELIABLE if status is Status.COMPLETED else status
+        warn_of(found, stacklevel=4)
     return Result(
         theta_trace=trace,
         particles=state.particles,
@@ -192,12 +196,13 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
         message=message,
         num_steps=history.step,
         burn_in=driver.burn_in,
-        prox_gap=float(history.prox_gap),
+        prox_gap=gap,
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
         algorithm=driver.program.algorithm,
         versions=provenance(),
         snapshot=snapshot_of(history.carry, driver.program.key, driver.save),
+        warnings=found,
     )
 
 
@@ -231,6 +236,17 @@ def checked_algorithm(algorithm: Any) -> None:
         hint = f"; call it: `{algorithm.__name__}()`" if callable(algorithm) else ""
         raise TypeError(
             f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
+        )
+
+
+def check_support(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree) -> None:
+    """Refuse a start outside the support for algorithms that would never enter it."""
+    count = outside(model, theta, particles) if algorithm.needs_support else 0
+    if count:
+        raise ValueError(
+            f"particles: {count} of them start where the non-smooth term is infinite, and "
+            f"{algorithm.label} would never accept a move from there; start inside the support, "
+            "for example at `model.nonsmooth.prox(theta, x, None, 1.0)[1]`."
         )
 
 

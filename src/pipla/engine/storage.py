@@ -41,6 +41,7 @@ def save(result: Result, path: str | Path) -> Path:
     content = {
         "format": FORMAT,
         "status": result.status.value,
+        "warnings": list(result.warnings),
         **{name: getattr(result, name) for name in _NUMBERS},
         **{name: _pack(name, getattr(result, name), arrays) for name in _TREES},
         "prox_gap": _pack("prox_gap", result.prox_gap, arrays),  # may be inf, which JSON has not
@@ -85,6 +86,7 @@ def load(path: str | Path) -> Result:
             **{name: _unpack(content[name], arrays) for name in _TREES},
             prox_gap=float(_unpack(content["prox_gap"], arrays)),
             algorithm=_unpack_algorithm(content["algorithm"], arrays),
+            warnings=tuple(map(str, content.get("warnings", ()))),
             snapshot=Snapshot(
                 leaves=tuple(_unpack(snapshot["leaves"], arrays)),
                 key_data=_unpack(snapshot["key_data"], arrays),

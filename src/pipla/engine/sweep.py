@@ -22,6 +22,7 @@ from pipla.engine.hooks import Callback
 from pipla.engine.result import Snapshot, Status, restored, snapshot_of
 from pipla.engine.run import (
     as_dtype,
+    check_support,
     checked_algorithm,
     checked_burn_in,
     checked_callbacks,
@@ -272,6 +273,7 @@ def _settings(
     checked_point(model, *start)
     for setting in settings:
         setting.check(*start)
+        check_support(setting, model, *start)
     if pair and len(settings) != num_replicates:
         raise ValueError(
             f"algorithms: pair=True needs one for each of the {num_replicates} replicates, got "

@@ -156,6 +156,10 @@ class Term(eqx.Module):
         """
         return jnp.asarray(jnp.inf, dtype(x))
 
+    def objections(self) -> list[str]:
+        """Why theta should not be learned with this term as it is; none for most terms."""
+        return []
+
     def reach(self) -> list[tuple[Path | None, Path]]:
         """Where the term acts: pairs of a path in theta (`None`: nowhere) and a path in x.
 

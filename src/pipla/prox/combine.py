@@ -36,6 +36,9 @@ class Wrapped(Iterative):
     def reach(self) -> list[tuple[Path | None, Path]]:
         return self.term.reach()
 
+    def objections(self) -> list[str]:
+        return self.term.objections()
+
 
 class Scaled(Wrapped):
     r"""$w\, g_2$ for $w > 0$: its prox is that of $g_2$ with both smoothings multiplied by $w$."""
@@ -218,6 +221,9 @@ class Sum(Iterative):
 
     def reach(self) -> list[tuple[Path | None, Path]]:
         return [pair for term in self.terms for pair in term.reach()]
+
+    def objections(self) -> list[str]:
+        return [sentence for term in self.terms for sentence in term.objections()]
 
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
         each = (term.envelope(theta, x, lam_theta, lam_x) for term in self.terms)

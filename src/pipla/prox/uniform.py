@@ -15,6 +15,12 @@ from pipla._checks import choice, operands, require_smoothing, require_smoothing
 from pipla.prox._roots.segments import first_root, segments
 from pipla.prox.base import ClosedForm, Scalar
 
+#: E18, for both classes.
+UNSOUND = (
+    "the centred form of {} has no sound joint prox: its objective falls without bound as the box "
+    "closes, and theta ends near where it started (E18); use `pipla.noncentred(model)`"
+)
+
 
 class UniformBox(ClosedForm):
     r"""$g_2(\theta, x) = d \log 2\theta$ where all $|x_i| \le \theta$, infinite elsewhere.
@@ -43,6 +49,9 @@ class UniformBox(ClosedForm):
 
     def __check_init__(self) -> None:
         choice("approximation", self.approximation, (None, "published"))
+
+    def objections(self) -> list[str]:
+        return [UNSOUND.format(type(self).__name__)]
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
@@ -84,6 +93,9 @@ class UniformLogBox(ClosedForm):
     It always exists: $E \le 0$ at $\eta - \lambda_\theta d$, and $E > 0$ at any larger $u_0$
     whose box contains x.
     """
+
+    def objections(self) -> list[str]:
+        return [UNSOUND.format(type(self).__name__)]
 
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)

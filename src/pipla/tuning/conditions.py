@@ -38,8 +38,12 @@ def broken_at(algorithm: Algorithm, geometry: Geometry, where: str = "at the sta
     return [sentence for sentence in sentences if sentence is not None]
 
 
-def warn_broken(algorithm: Algorithm, geometry: Geometry) -> None:
+def warn_broken(algorithm: Algorithm, geometry: LocalGeometry) -> None:
     """Warn of each broken condition; the run continues."""
+    model = geometry.model
+    term = model.nonsmooth.objections() if algorithm.learns_theta else []
+    for sentence in (*algorithm.objections(model), *term):
+        warnings.warn(f"{sentence}.", TheoryWarning, stacklevel=3)
     for sentence in broken_at(algorithm, geometry):
         warnings.warn(
             f"{sentence}. The guarantee does not cover this run: expect bias, or divergence; "

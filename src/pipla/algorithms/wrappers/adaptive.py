@@ -127,6 +127,9 @@ class Adaptive(Wrapper[AdaptiveState]):
         inner = scheme.with_theta(inner, theta)
         return dataclasses.replace(state, inner=inner, steps=state.steps + 1), info
 
+    def joint_smoothing(self) -> None:
+        return None  # it follows the curvature, and is not known beforehand
+
     def rescaled(self, factor: Number) -> Self:
         return self.with_numbers(first=self.first * factor, last=self.last * factor)
 

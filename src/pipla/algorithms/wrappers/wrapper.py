@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Generic, Self, TypeVar
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, PyTree
 
 from pipla import _trees
 from pipla.algorithms.base import Algorithm, Geometry, Position
+from pipla.models.model import Model
 
 InnerT = TypeVar("InnerT", bound=Position)
 
@@ -60,6 +62,12 @@ class Wrapper(Algorithm[WrapperStateT]):
     def check(self, theta: PyTree, particles: PyTree) -> None:
         self.scheme.check(theta, particles)
 
+    def objections(self, model: Model) -> Sequence[str]:
+        return self.scheme.objections(model)
+
+    def joint_smoothing(self) -> Array | None:
+        return self.scheme.joint_smoothing()
+
     def completed(self, geometry: Geometry) -> Self:
         return self.around(self.scheme.completed(geometry))
 
@@ -82,6 +90,10 @@ class Wrapper(Algorithm[WrapperStateT]):
 
     def settings(self) -> list[Self]:
         return [self.around(scheme) for scheme in self.scheme.settings()]
+
+    @property
+    def learns_theta(self) -> bool:
+        return self.scheme.learns_theta
 
     @property
     def label(self) -> str:
