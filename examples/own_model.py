@@ -2,8 +2,8 @@
 
     y_j = effect[hospital_j] + features_j . w + noise
 
-The latent x is a dict of two parts. The effects of the hospitals vary around an unknown centre, with
-a few outliers (Laplace around theta["centre"]). Few of the coefficients `w` are large (Laplace
+The latent x is a dict of two parts. The effects of the hospitals vary around an unknown centre,
+with a few outliers (Laplace around theta["centre"]). Few of the coefficients `w` are large (Laplace
 around 0, of scale e^{2 theta["log_scale"]}). Theta, the two parameters of the priors, is estimated;
 x is sampled. Run it with `python examples/own_model.py`.
 """
@@ -56,8 +56,8 @@ def main(num_steps=8000, num_particles=20):
     }
     result = pipla.run(
         model,
-        # The step size is chosen by the library. Twenty patients determine each effect well, so that
-        # theta can follow at once: a scale of 1.
+        # The step size is chosen by the library. Twenty patients determine each effect well, so
+        # that theta can follow at once: a scale of 1.
         pipla.PIPGLA(theta_scale=1.0, theta_noise=False, antithetic=True),
         theta=theta,
         particles=particles,
