@@ -2,10 +2,10 @@
 
     y_j = effect[hospital_j] + features_j . w + noise
 
-The latent x is a dict of two parts. The effects of the hospitals scatter around an unknown centre,
-with a few outliers (Laplace around theta["centre"]). Few of the coefficients `w` are large
-(Laplace around 0, of scale e^{2 theta["log_scale"]}). Theta, the two unknowns of the priors, is
-learned; x is sampled. Run it with `python examples/own_model.py`.
+The latent x is a dict of two parts. The effects of the hospitals vary around an unknown centre,
+with a few outliers (Laplace around theta["centre"]). Few of the coefficients `w` are large (Laplace
+around 0, of scale e^{2 theta["log_scale"]}). Theta, the two parameters of the priors, is estimated;
+x is sampled. Run it with `python examples/own_model.py`.
 """
 
 import jax
@@ -36,13 +36,13 @@ def make_data(seed=0):
 
 
 def smooth(theta, x, data):
-    """Everything that has no kink, for one particle: here, minus the log likelihood."""
+    """The smooth part, for one particle: here, minus the log likelihood."""
     expected = x["effects"][data["hospital"]] + data["features"] @ x["w"]
     return jnp.sum((data["y"] - expected) ** 2) / 2
 
 
 def main(num_steps=8000, num_particles=20):
-    """Learn theta, print it and the posterior means of w."""
+    """Estimate theta; print it and the posterior means of w."""
     data, w = make_data()
     effects = pipla.prox.LaplaceLocation(scale=1.0).on(theta="centre", x="effects")
     sparse = pipla.prox.LaplaceScale().on(theta="log_scale", x="w")
@@ -50,14 +50,14 @@ def main(num_steps=8000, num_particles=20):
 
     theta = {"centre": jnp.zeros(()), "log_scale": jnp.zeros(())}
     rng = np.random.default_rng(1)
-    particles = {  # the leading axis of every leaf: the particles
+    particles = {  # the leading axis of every leaf counts the particles
         "effects": rng.normal(size=(num_particles, HOSPITALS)),
         "w": rng.normal(size=(num_particles, COEFFICIENTS)),
     }
     result = pipla.run(
         model,
-        # The step size is left to pipla.tuning. Twenty patients pin each effect down, so that theta
-        # can follow at full pace.
+        # The step size is chosen by the library. Twenty patients determine each effect well, so
+        # that theta can follow at once: a scale of 1.
         pipla.PIPGLA(theta_scale=1.0, theta_noise=False, antithetic=True),
         theta=theta,
         particles=particles,

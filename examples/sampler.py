@@ -12,7 +12,7 @@ import numpy as np
 import pipla
 
 ALGORITHMS = {
-    # The smoothing of MYULA biases the law of x; the step size biases both.
+    # The smoothing of MYULA biases its samples; the step size biases those of both.
     "MYULA": pipla.MYULA(step_size=0.02, smoothing=0.05),
     "PGLA": pipla.PGLA(step_size=0.02),
 }
@@ -30,7 +30,7 @@ def exact_moments(problem, theta):
 
 
 def main(num_steps=5000, num_particles=40):
-    """Run both samplers and print how far their moments are from the exact ones."""
+    """Run both samplers and print the errors of their moments."""
     problem = pipla.problems.toy()
     theta = problem.maximiser  # fixed: any value will do
     mean, sd = exact_moments(problem, theta)
@@ -43,7 +43,7 @@ def main(num_steps=5000, num_particles=40):
             particles=problem.particles(jax.random.key(1), num_particles, jnp.asarray(theta)),
             num_steps=num_steps,
             key=jax.random.key(0),
-            save=pipla.Save(particles_every=100),  # some whole clouds, for quantiles
+            save=pipla.Save(particles_every=100),  # for quantiles
         )
         kept = np.asarray(result.saved_particles)  # axes: time, particle, coordinate
         late = kept[len(kept) // 2 :].reshape(-1, problem.dimension)

@@ -8,7 +8,6 @@ import contextlib
 import importlib.util
 import inspect
 import io
-import itertools
 import re
 import runpy
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import pipla
-from pipla.engine import storage
+from pipla.testing import check_prox
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,7 +53,6 @@ def run_page(path, namespace):
 def page(tmp_path, monkeypatch):
     """Runs a page in an empty folder, compares its output, and returns its namespace."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(ROOT / "tests" / "prox")  # where `prox_table` is
 
     def run(path):
         namespace = {"__name__": "page"}
@@ -91,27 +89,28 @@ def test_every_block_runs_of_the_pages_on_saving_and_performance(page):
         page(path)
 
 
-def contracts(folder):
-    """The tests in a folder's `test_contracts.py` that run on rows of its table; the module."""
-    path = ROOT / "tests" / folder / "test_contracts.py"
-    spec = importlib.util.spec_from_file_location(f"{folder}_contracts", path)
+@pytest.fixture(scope="module")
+def skeletons():
+    """The namespace of CONTRIBUTING.md, run once: an algorithm cannot be registered twice."""
+    namespace = {"__name__": "skeletons"}
+    assert list(run_page(ROOT / "CONTRIBUTING.md", namespace)) == []
+    return namespace
+
+
+def contracts_of_algorithms():
+    """The tests of `tests/algorithms/test_contracts.py` that run on rows of its table, by name."""
+    path = ROOT / "tests" / "algorithms" / "test_contracts.py"
+    spec = importlib.util.spec_from_file_location("contracts_of_algorithms", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    tests = [test for name, test in vars(module).items() if name.startswith("test_")]
-    return [test for test in tests if "row" in inspect.signature(test).parameters], module
+    tests = {name: test for name, test in vars(module).items() if name.startswith("test_")}
+    return {name: t for name, t in tests.items() if "row" in inspect.signature(t).parameters}
 
 
 @pytest.mark.slow
-def test_skeletons_of_terms_keep_every_contract(page):
-    names = page(ROOT / "CONTRIBUTING.md")
-    tests, module = contracts("prox")
-    for row in (names["dead_zone"], names["sum_around_row"], names["linear_l1"]):
-        meant_for = {id(module.JOINT): row.joint, id(module.CONVEX): row.convex}
-        for test in tests:
-            marks = {m.args[0]: m.args[1] for m in test.pytestmark if m.name == "parametrize"}
-            if meant_for.get(id(marks.pop("row")), True):
-                for values in itertools.product(*marks.values()):
-                    test(row, **dict(zip(marks, values, strict=True)))
+@pytest.mark.parametrize("name", ["dead_zone", "sum_around_case", "linear_l1"])
+def test_skeletons_of_terms_keep_every_contract(name, skeletons):
+    check_prox(skeletons[name])
 
 
 #: Contracts that share one compiled program; the others test the kernel, which all schemes share.
@@ -126,11 +125,10 @@ CHOSEN = (
 
 
 @pytest.mark.slow
-def test_skeleton_of_an_algorithm_keeps_the_contracts(page, tmp_path, monkeypatch):
-    names = page(ROOT / "CONTRIBUTING.md")
-    monkeypatch.setitem(storage._KINDS, "Tamed", names["Tamed"])  # step 2 of the recipe
-    given = {"row": names["tamed"], "tmp_path": tmp_path}
-    tests = {test.__name__: test for test in contracts("algorithms")[0]}
+@pytest.mark.parametrize("name", ["tamed", "outsider"])
+def test_skeletons_of_algorithms_keep_the_contracts(name, skeletons, tmp_path):
+    given = {"row": skeletons[name], "tmp_path": tmp_path}
+    tests = contracts_of_algorithms()
     for test in map(tests.__getitem__, CHOSEN):
         test(**{name: given[name] for name in inspect.signature(test).parameters})
 
@@ -165,7 +163,9 @@ def test_links_into_the_repository_lead_somewhere(name):
 def test_readme_lists_every_algorithm_and_every_term():
     text = README.read_text(encoding="utf-8")
     to_subclass = {"ClosedForm", "Fixed", "Iterative", "SoftThreshold", "Solution", "Term", "Zero"}
-    calculus = {"On", "Scaled", "Sum", "Translated", "separable_sum"}
-    terms = set(pipla.prox.__all__) - to_subclass - calculus
+    calculus = {"On", "Scaled", "Sum", "Translated"}
+    types = {"Hyperparameter", "Number", "Scalar"}
+    classes = {name for name in pipla.prox.__all__ if name[0].isupper()}  # not the helpers
+    terms = classes - to_subclass - calculus - types
     algorithms = {name for name in pipla.__all__ if name.isupper()}
     assert {name for name in terms | algorithms if f"`{name}`" not in text} == set()
