@@ -11,14 +11,12 @@ from jaxtyping import PyTree
 
 from pipla import _trees
 from pipla.algorithms.base import Algorithm
-from pipla.engine.diagnostics import monte_carlo_error, still_moving
+from pipla.engine.diagnostics import still_moving
 from pipla.models.model import Model
 
 #: The largest duality gap per element of x that an answer does not notice: a gap of $g$ moves each
 #: element by at most $\sqrt{2 \lambda g/d}$, and the noise of a step by $\sqrt{2 \lambda}$.
 LARGEST_GAP = 0.5
-#: The least number of independent values of theta from which an average means something.
-LEAST_EFFECTIVE = 5
 #: The factor by which the smoothing may exceed what the joint prox is stable for.
 SMOOTHING_MARGIN = 4
 
@@ -63,26 +61,7 @@ def _unsettled(trace: PyTree, burn_in: int) -> str | None:
                 "little: run longer, or look at theta_scale; where the data determine x, use the "
                 "centred model, where the prior does, pipla.noncentred"
             )
-        effective = _effective(settled, travelled)
-        if effective < LEAST_EFFECTIVE:
-            return (
-                f"{name} has only about {effective:.1f} independent values after burn-in: run "
-                "longer, or look at theta_scale"
-            )
     return None
-
-
-def _effective(values: np.ndarray, travelled: np.ndarray) -> float:
-    """The smallest number of independent values with the Monte-Carlo error of the series.
-
-    An error of less than a hundredth of the distance travelled is of no consequence.
-    """
-    if len(values) < 100:
-        return np.inf
-    error, deviation = monte_carlo_error(values), values.std(axis=0)
-    matters = error > np.maximum(1e-6 * np.abs(values).mean(axis=0), 0.01 * travelled)
-    ratio = np.where(matters, deviation / np.where(error > 0, error, 1.0), np.inf)
-    return float(np.min(ratio) ** 2)
 
 
 def _inexact(prox_gap: float, size: int) -> str | None:
