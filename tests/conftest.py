@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group the contracts by row, and run the tests of a row one after the other."""
     for item in items:
         folder = item.path.parent.name
-        if folder in TABLES and item.path.name == "test_contracts.py":
-            row = getattr(item, "callspec", None) and item.callspec.params.get("row")
+        if folder in TABLES and item.path.name == "test_contracts.py" and hasattr(item, "callspec"):
+            params = item.callspec.params
+            row = getattr(params.get("row", params.get("case")), "name", None)
             if row is not None:
-                item.add_marker(pytest.mark.xdist_group(f"{folder}-{row!r}"))
+                item.add_marker(pytest.mark.xdist_group(f"{folder}-{row}"))

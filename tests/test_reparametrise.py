@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from counting import compilations
 from jax.flatten_util import ravel_pytree
 
 import pipla
 from pipla import prox
 from pipla.engine.save import observe
+from pipla.testing import compilations
 
 D = 4
 TV = prox.TVStrength()

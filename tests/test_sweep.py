@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from counting import compilations
 
 import pipla
 from pipla.engine import driver
+from pipla.testing import compilations
 
 D, N = 3, 4
 Y = np.array([0.5, -1.0, 2.0])

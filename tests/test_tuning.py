@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from counting import compilations
 
 import pipla
 from pipla import prox, tuning
+from pipla.testing import compilations
 from pipla.tuning import LocalGeometry
 from pipla.tuning.conditions import warn_broken
 

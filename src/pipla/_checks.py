@@ -214,14 +214,14 @@ def hyperparameter(**options: Any) -> Any:
 
 
 def optional_hyperparameter() -> Any:
-    """A field for a number of a term that may be left out: `None` then."""
+    """A field for a number of a term that may be left out (`None`)."""
     return eqx.field(
         converter=lambda value: None if value is None else as_float(value), default=None
     )
 
 
 def check_scalar(name: str, value: Array) -> None:
-    """`value`, a number of a term, is a single one."""
+    """`value`, a number of a term, is a single number."""
     if value.shape != ():
         raise ValueError(f"{name} must be a single number, but its shape is {value.shape}.")
 

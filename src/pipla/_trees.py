@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -60,6 +61,41 @@ def safe_norm(tree: PyTree) -> Array:
     largest = functools.reduce(jnp.maximum, [jnp.max(jnp.abs(x)) for x in jax.tree.leaves(tree)])
     unit = jnp.where(largest > 0, largest, 1.0)
     return unit * norm(jax.tree.map(lambda leaf: leaf / unit, tree))
+
+
+# Symmetric operators. #
+
+
+def power_step(times: Callable[[PyTree], PyTree], direction: PyTree) -> tuple[PyTree, Array]:
+    """One power iteration: the direction of the image of a unit vector, and its length.
+
+    The direction stays as it is where the image is 0.
+    """
+    image = times(direction)
+    length = safe_norm(image)
+    divisor = jnp.where(length > 0, length, 1.0)
+    return (
+        jax.tree.map(lambda new, old: jnp.where(length > 0, new / divisor, old), image, direction),
+        length,
+    )
+
+
+def dominant_eigenvalue(
+    times: Callable[[PyTree], PyTree], start: PyTree, iterations: int = 60
+) -> Array:
+    """The eigenvalue of largest modulus of a symmetric operator, by power iteration."""
+    length = safe_norm(start)
+    direction = jax.tree.map(lambda leaf: leaf / jnp.where(length > 0, length, 1.0), start)
+
+    def body(_: Any, direction: PyTree) -> PyTree:
+        return power_step(times, direction)[0]
+
+    direction = jax.lax.fori_loop(0, iterations, body, direction)
+    image = times(direction)
+    # Not the Rayleigh quotient itself: where both ends of the spectrum have the same modulus, the
+    # direction is a mixture, whose quotient lies anywhere in between and whose length does not.
+    sign = jnp.where(dot(direction, image) < 0, -1.0, 1.0)
+    return sign * safe_norm(image)
 
 
 # Particles and dtypes. #

@@ -1,12 +1,8 @@
-"""The table of algorithms: a new one adds a row and gets every contract of `test_contracts.py`.
+"""The table of algorithms: a new one adds a row and gets every contract of `pipla.testing`.
 
 A row is a preset with its numbers, its options, and the case (model and start) it runs on. Numbers
-are all that may change without compiling anew; a test changes every one of them.
+are all that may change without compiling again; a test changes every one of them.
 """
-
-import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +10,7 @@ import numpy as np
 import optax
 
 import pipla
-
-
-class Start(NamedTuple):
-    """A model and where to start, all in one dtype."""
-
-    model: pipla.Model
-    theta: Any
-    particles: Any
-
+from pipla.testing import AlgorithmCase, Start
 
 # Each `smooth` notes when it is traced.
 TRACED: list[str] = []
@@ -106,25 +94,15 @@ def blurred(dtype, num_particles=4):
     return Start(model, theta, _draw(dtype, (num_particles, 4, 5), 7))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Row:
-    """One algorithm of the table."""
+def row(name, preset, numbers, options=None, case=vector, optimizer=None):
+    """A case of the table: a preset with its numbers, its options, and where it starts."""
 
-    name: str
-    preset: Callable[..., Any]
-    numbers: dict[str, Any]
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    case: Callable[..., Start] = vector
-    optimizer: Callable[[], Any] | None = None
+    def make(factor=1.0):
+        scaled = jax.tree.map(lambda number: factor * number, numbers)
+        code = {} if optimizer is None else {"theta_optimizer": optimizer}
+        return preset(**scaled, **(options or {}), **code)
 
-    def __repr__(self):
-        return self.name
-
-    def make(self, factor=1.0):
-        """The algorithm, its numbers multiplied by `factor`."""
-        numbers = jax.tree.map(lambda number: factor * number, self.numbers)
-        code = {} if self.optimizer is None else {"theta_optimizer": self.optimizer()}
-        return self.preset(**numbers, **self.options, **code)
+    return AlgorithmCase(name, make, case, holds_code=optimizer is not None)
 
 
 STEP = {"step_size": 0.05}
@@ -144,34 +122,54 @@ def adaptive(**numbers):
 _ADAM = optax.adam(0.05)
 
 ROWS = [
-    Row("PGD", pipla.PGD, STEP),
-    Row("IPLA", pipla.IPLA, STEP | SCALED),
-    Row("SOUL", pipla.SOUL, STEP, {"num_moves": 3}),
-    Row("MYPGD", pipla.MYPGD, BOTH | SCALED),
-    Row("MYIPLA", pipla.MYIPLA, BOTH),
-    Row("PIPGLA", pipla.PIPGLA, STEP | SCALED),
-    Row("PIPULA", pipla.PIPULA, STEP | SCALED),
-    Row("PPGD", pipla.PPGD, STEP),
-    Row("MYULA", pipla.MYULA, BOTH),
-    Row("PGLA", pipla.PGLA, BOTH),
-    Row("MYIPLA hybrid", pipla.MYIPLA, BOTH, {"theta_update": "gradient"}),
-    Row("PIPGLA hybrid", pipla.PIPGLA, STEP, {"theta_update": "gradient"}),
-    Row("PIPGLA antithetic", pipla.PIPGLA, STEP, {"antithetic": True}),
-    Row("MYPGD optax", pipla.MYPGD, BOTH, optimizer=lambda: _ADAM),
-    Row("PPGD several moves", pipla.PPGD, STEP, {"num_moves": 2}),
-    Row("PIPGLA non-centred", pipla.PIPGLA, STEP | SCALED, case=noncentred),
-    Row("PIPGLA parts", pipla.PIPGLA, STEP | SCALES, case=parts),
-    Row("PIPGLA reflected", pipla.PIPGLA, STEP, {"reflected": True}, case=noncentred),
-    Row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
-    Row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
-    Row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
-    Row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
-    Row("PIPGLA image", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=image),
-    Row(
+    row("PGD", pipla.PGD, STEP),
+    row("IPLA", pipla.IPLA, STEP | SCALED),
+    row("SOUL", pipla.SOUL, STEP, {"num_moves": 3}),
+    row("MYPGD", pipla.MYPGD, BOTH | SCALED),
+    row("MYIPLA", pipla.MYIPLA, BOTH),
+    row("PIPGLA", pipla.PIPGLA, STEP | SCALED),
+    row("PIPULA", pipla.PIPULA, STEP | SCALED),
+    row("PPGD", pipla.PPGD, STEP),
+    row("MYULA", pipla.MYULA, BOTH),
+    row("PGLA", pipla.PGLA, BOTH),
+    row("MYIPLA hybrid", pipla.MYIPLA, BOTH, {"theta_update": "gradient"}),
+    row("PIPGLA hybrid", pipla.PIPGLA, STEP, {"theta_update": "gradient"}),
+    row("PIPGLA antithetic", pipla.PIPGLA, STEP, {"antithetic": True}),
+    row("MYPGD optax", pipla.MYPGD, BOTH, optimizer=_ADAM),
+    row("PPGD several moves", pipla.PPGD, STEP, {"num_moves": 2}),
+    row("PIPGLA non-centred", pipla.PIPGLA, STEP | SCALED, case=noncentred),
+    row("PIPGLA parts", pipla.PIPGLA, STEP | SCALES, case=parts),
+    row("PIPGLA reflected", pipla.PIPGLA, STEP, {"reflected": True}, case=noncentred),
+    row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
+    row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
+    row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
+    row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
+    row("PIPGLA image", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=image),
+    row(
         "MYIPLA image, hybrid",
         pipla.MYIPLA,
         BOTH | {"theta_scale": 0.05},
         {"theta_update": "gradient"},
         case=image,
     ),
+]
+
+#: The rows that the contracts of runs are checked on: one per scheme, two wrappers, an optimiser, a
+#: warm start. These contracts are about the engine, which all rows share.
+RUN_ROWS = [
+    case
+    for case in ROWS
+    if case.name
+    in (
+        "PGD",
+        "MYIPLA",
+        "PIPGLA parts",
+        "PIPULA",
+        "MYPGD optax",
+        "Metropolis",
+        "adaptive",
+        "RPL",
+        "SKROCK",
+        "PIPGLA image",
+    )
 ]

@@ -109,7 +109,7 @@ class Expansion(prox.Fixed):
 def test_firm_nonexpansiveness_has_teeth():
     expansive = next(c for c in testing.PROX_CONTRACTS if "nonexpansive" in c.name)
     with pytest.raises(AssertionError, match="two proximal points are"):
-        expansive(case(Expansion()))
+        expansive(case(Expansion(), sizes=(1,)))
 
 
 def test_contracts_ask_for_float64():

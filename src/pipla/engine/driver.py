@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -86,16 +87,17 @@ class Driver(NamedTuple):
             for hook in hooks:
                 hook.begin(self._name, until)
             began = time.perf_counter()
-            self.steps(history, 0, capacity)  # no step: compiles
+            nothing = (history.carry, self.window(history, 0), capacity)
+            jax.block_until_ready(self.advance(*nothing))  # compiles
             compiled = time.perf_counter()
-            self.steps(history, 0, capacity)  # no step: what a chunk costs
+            jax.block_until_ready(self.advance(*nothing))  # what a chunk costs
             enough = max(CHUNK_SECONDS, CHUNK_OVERHEADS * (time.perf_counter() - compiled))
             spent = time.perf_counter() - began
             history = history._replace(compile_seconds=history.compile_seconds + spent)
             while history.step < until and np.any(history.alive) and reason is None:
                 count = self._next_count(history.step, until, size, hooks)
                 began = time.perf_counter()
-                chunk = self.steps(history, count, capacity)
+                chunk = self.advance(history.carry, self.window(history, count), capacity)
                 if np.any(history.alive & ~np.asarray(chunk.finite)):
                     history = _rolled_back(self, history, chunk, count, capacity)
                 else:
@@ -118,14 +120,16 @@ class Driver(NamedTuple):
             return Outcome(history, Status.STOPPED, message)
         return Outcome(history, Status.COMPLETED, f"completed {until} steps")
 
-    def steps(self, history: History, count: int, capacity: int) -> Chunk:
-        """The next `count` steps. Nothing is changed: they may be repeated."""
-        window = Window.of(history.step, count, self.burn_in, self.save.moments_every)
+    def window(self, history: History, count: int) -> Window:
+        """The next `count` steps."""
+        return Window.of(history.step, count, self.burn_in, self.save.moments_every)
+
+    @property
+    def advance(self) -> Callable[[Carry, Window, int], Chunk]:
+        """The compiled chunk. It changes nothing: the same steps may be repeated."""
         if self.mesh is None:
-            chunk = advance(self.program, history.carry, window, capacity)
-        else:
-            chunk = advance_over(self.mesh, self.program, history.carry, window, capacity)
-        return jax.block_until_ready(chunk)
+            return functools.partial(advance, self.program)
+        return functools.partial(advance_over, self.mesh, self.program)
 
     @property
     def _name(self) -> str:
@@ -160,6 +164,8 @@ class Driver(NamedTuple):
 
     def _call(self, callbacks: Sequence[Callback], history: History, until: int) -> str | None:
         """The reason to stop that a callback gave, if one did."""
+        if not callbacks:
+            return None
         view = View(
             self.program,
             history.carry,
@@ -187,22 +193,26 @@ def _rolled_back(
     bisection finds the last good one. A single run ends there. In a sweep the other lanes
     continue; what the lost ones compute from here on is not kept.
     """
+
+    def steps(count: int) -> Chunk:
+        return driver.advance(history.carry, driver.window(history, count), capacity)
+
     lost = np.atleast_1d(history.alive & ~np.asarray(chunk.finite))
     good, bad = np.zeros(lost.shape, int), np.where(lost, count, 0)
     while np.max(bad - good) > 1:
         widest = np.argmax(bad - good)
         middle = int(good[widest] + bad[widest]) // 2
-        finite = np.atleast_1d(np.asarray(driver.steps(history, middle, capacity).finite))
+        finite = np.atleast_1d(np.asarray(steps(middle).finite))
         inside = (good < middle) & (middle < bad)
         good, bad = np.where(inside & finite, middle, good), np.where(inside & ~finite, middle, bad)
     if not driver.program.lanes:
         kept = int(good[0])
         if kept:
-            history = driver._after(history, driver.steps(history, kept, capacity), kept)
+            history = driver._after(history, steps(kept), kept)
         return history._replace(last_finite=np.asarray(history.step))
     carry = chunk.carry
     for kept in np.unique(good[lost]):
-        there = driver.steps(history, int(kept), capacity).carry
+        there = steps(int(kept)).carry
         carry = _take_lanes(lost & (good == kept), there, carry)
     last = np.where(lost, history.step + good, history.last_finite)
     return driver._after(history, chunk._replace(carry=carry), count)._replace(last_finite=last)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import functools
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -282,35 +281,6 @@ class Progress(Hook):
     def end(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-
-def checked_callbacks(callbacks: Any, progress: bool | None) -> list[Callback]:
-    """The callbacks of a run, with a progress bar among them where one is wanted.
-
-    `progress=None` shows it on a terminal, if rich is installed.
-    """
-    if progress is not None:
-        _checks.boolean("progress", progress)
-    if callable(callbacks) or isinstance(callbacks, str) or not isinstance(callbacks, Sequence):
-        raise TypeError(
-            f"callbacks must be a list of functions or hooks, got {type(callbacks).__name__}."
-        )
-    for callback in callbacks:
-        if not callable(callback):
-            raise TypeError(
-                "callbacks must be functions of a view or hooks such as pipla.hooks.Evaluate, got "
-                f"{type(callback).__name__}."
-            )
-    shown = progress if progress is not None else sys.stderr.isatty() and _has_rich()
-    return [*([Progress()] if shown else []), *callbacks]
-
-
-def _has_rich() -> bool:
-    try:
-        import rich  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def _named(theta: PyTree) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from pipla.algorithms.base import Algorithm, Curvature
 from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import still_moving
 from pipla.engine.driver import Driver, History, Outcome
-from pipla.engine.hooks import Callback, checked_callbacks
+from pipla.engine.hooks import Callback, Progress
 from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
 from pipla.engine.save import Save
 from pipla.models.model import Model, checked_point
@@ -256,6 +258,29 @@ def checked_chunk_size(chunk_size: int | None) -> None:
     """At least 1, or left out."""
     if chunk_size is not None:
         _checks.integer("chunk_size", chunk_size, least=1)
+
+
+def checked_callbacks(callbacks: Any, progress: bool | None) -> list[Callback]:
+    """The callbacks of a run, with a progress bar among them where one is wanted.
+
+    `progress=None` shows it on a terminal, if rich is installed.
+    """
+    if progress is not None:
+        _checks.boolean("progress", progress)
+    if callable(callbacks) or isinstance(callbacks, str) or not isinstance(callbacks, Sequence):
+        raise TypeError(
+            f"callbacks must be a list of functions or hooks, got {type(callbacks).__name__}."
+        )
+    for callback in callbacks:
+        if not callable(callback):
+            raise TypeError(
+                "callbacks must be functions of a view or hooks such as pipla.hooks.Evaluate, got "
+                f"{type(callback).__name__}."
+            )
+    shown = progress
+    if shown is None:
+        shown = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
+    return [*([Progress()] if shown else []), *callbacks]
 
 
 def as_dtype(algorithm: Algorithm, particles: PyTree) -> Algorithm:

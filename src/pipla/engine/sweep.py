@@ -18,12 +18,13 @@ from pipla.engine.chunk import Program, start
 from pipla.engine.devices import mesh_for, place
 from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.driver import Driver, History, Outcome
-from pipla.engine.hooks import Callback, checked_callbacks
+from pipla.engine.hooks import Callback
 from pipla.engine.result import Snapshot, Status, restored, snapshot_of
 from pipla.engine.run import (
     as_dtype,
     checked_algorithm,
     checked_burn_in,
+    checked_callbacks,
     checked_chunk_size,
     checked_save,
     joined,

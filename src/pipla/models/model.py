@@ -20,6 +20,8 @@ from pipla.prox.base import Solution, Term, Zero
 
 Smooth = Callable[[PyTree, PyTree, PyTree], Float[Array, ""]]
 Metric = Callable[[PyTree, PyTree], PyTree]
+#: Maps a direction in theta and one in x to the Hessian's product with them.
+Product = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
 class Gradients(NamedTuple):
@@ -220,6 +222,43 @@ class Model(eqx.Module):
                 f"{jax.tree.map(_shape_of, theta)} and one particle {jax.tree.map(_shape_of, x)} "
                 f"(particles without their leading axis): {error}"
             ) from error
+
+
+# The Hessian of g1 as a product, block by block: no matrix is formed. #
+
+
+def hessian(model: Model, theta: PyTree, x: PyTree) -> Product:
+    """The Hessian of g1 at one particle."""
+
+    def gradient(theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
+        return jax.grad(model.smooth_value, argnums=(0, 1))(theta, x)
+
+    return jax.linearize(gradient, theta, x)[1]
+
+
+def x_block(product: Product, theta: PyTree, root: PyTree) -> Callable[[PyTree], PyTree]:
+    r"""$M^{1/2} \nabla^2_{xx} g_1\, M^{1/2}$, where `root` is $M^{1/2}$ (one number per leaf)."""
+    zero = _trees.zeros_like(theta)
+
+    def times(direction: PyTree) -> PyTree:
+        return _trees.multiply(root, product(zero, _trees.multiply(root, direction))[1])
+
+    return times
+
+
+def theta_block(
+    product: Product, theta: PyTree, x: PyTree, number: int
+) -> Callable[[Array], Array]:
+    """The block of leaf `number` of theta."""
+    zero = _trees.zeros_like(x)
+    leaves, structure = jax.tree.flatten(theta)
+
+    def times(direction: Array) -> Array:
+        padded = [direction if i == number else jnp.zeros_like(t) for i, t in enumerate(leaves)]
+        image = product(jax.tree.unflatten(structure, padded), zero)[0]
+        return jax.tree.leaves(image)[number]
+
+    return times
 
 
 def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:

@@ -77,11 +77,22 @@ class Term(eqx.Module):
     def prox(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
     ) -> tuple[PyTree, PyTree]:
-        """The joint proximal point `(theta, x)`; `lam_theta=None`: theta does not move."""
+        """The joint proximal point.
+
+        Arguments:
+            theta: the shared parameter; `None` for a term in x alone.
+            x: one particle.
+            lam_theta: the smoothing of theta, a number or a pytree like theta; `None` if theta (or
+                that part of it) does not move.
+            lam_x: the smoothing of x, a number or a pytree like x.
+
+        Returns:
+            theta and x.
+        """
 
     @abc.abstractmethod
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
-        """The cold start of `solve`: a pytree of arrays, `None` if it needs none."""
+        """The warm start of the first `solve`: a pytree of arrays, or `None` if it needs none."""
 
     @abc.abstractmethod
     def solve(

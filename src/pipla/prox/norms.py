@@ -1,4 +1,4 @@
-r"""Penalties on x alone: $\ell_1$, $\ell_2^2$, elastic net, group lasso; and what they share.
+r"""Penalties on x alone: $\ell_1$, $\ell_2^2$, elastic net, group lasso, nuclear norm.
 
 Soft-thresholding is one idea with several coordinates. A `SoftThreshold` says which non-negative
 amplitudes of x it adds up (absolute values, group norms, singular values) and how to rebuild x

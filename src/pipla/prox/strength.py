@@ -48,13 +48,16 @@ class _Alternation(NamedTuple):
 class Strength(Iterative):
     r"""$g_2(\theta, x) = w R(x) - r\,d\,\theta$ with $w = e^{r\theta}$.
 
-    Arguments: `regulariser`, the $R$; `rate`, the $r \ne 0$; `degrees`, the $d$ (by default the
-    number of elements of x; total variation, blind to constants, has one less, and a penalty of
-    homogeneity 2 half as many); `normalised=False` leaves $-r\,d\,\theta$ to the smooth part.
-    `tolerance` (relative, of the displacement of theta) stops the alternation below; it is not used
-    when $R$ is a `SoftThreshold`, which is solved to float precision. `substitute`, a function
-    `(theta, x, lam_theta, lam_x) -> (theta, x)`, is used in place of the exact map: the published
-    approximations of the named strengths are such functions.
+    Arguments:
+        regulariser: the $R$, a term in x alone.
+        rate: the $r \ne 0$.
+        degrees: the $d$, by default the number of elements of x. Total variation, which does not
+            see constants, has one less; a penalty of homogeneity 2 has half as many.
+        normalised: `False` leaves $-r\,d\,\theta$ to the smooth part.
+        tolerance: relative to the displacement of theta; stops the alternation below. Not used when
+            $R$ is a `SoftThreshold`, which is solved to float precision.
+        substitute: a function `(theta, x, lam_theta, lam_x) -> (theta, x)` in place of the exact
+            map: the published approximations of the named strengths are such functions.
 
     Given $u_0$, $u$ is the prox of $R$ at threshold $\lambda_x w(u_0)$. Write
     $D = -\operatorname{sign}(r)(u_0 - \theta)$, the decrease of the strength, and $k = |r|$:

@@ -5,7 +5,6 @@ A term comes with a `ProxCase`; `check_prox` holds it to every contract that app
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,117 +14,7 @@ import numpy as np
 
 from pipla._extras import extra
 from pipla.prox.base import Term
-from pipla.testing.minima import Minimum
-
-#: A largest smoothing: a number, or a function of theta and x.
-Limit = float | Callable[[float, np.ndarray], float]
-#: theta, x, lam_theta, lam_x, in NumPy.
-Point = tuple[float, np.ndarray, float, float]
-
-
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class ProxCase:
-    """A term, how to draw a theta and an x for it, and its minimum by other means.
-
-    Arguments:
-        name: appears in messages.
-        term: the term, with its numbers.
-        minimum: `(theta, x, lam_theta, lam_x)` to the value of the prox's objective at the point
-            that the term promises, by other means than the term's own, in NumPy. `lam_theta` may
-            be 0: theta is then fixed.
-        draw_x: `(rng, size)` to an x with about `size` elements.
-        convex: whether the term is jointly convex, so that its prox is firmly non-expansive.
-        joint: whether the term uses theta.
-        draw_theta: `rng` to a theta.
-        sizes: the sizes of x to draw from; the second one is used where one size is enough.
-        accuracy: the relative error that the objective may have.
-        max_lam_theta, max_lam_x: the largest smoothings for which the promised point exists (for
-            a weakly convex penalty the inverse of its modulus); numbers or functions of
-            `(theta, x)`.
-        any_x: whether the term accepts any pytree x, not only one array.
-        variant: another case covers the same code; spare this one the contracts about
-            transformations and dtypes.
-    """
-
-    name: str
-    term: Term
-    minimum: Minimum
-    draw_x: Callable[[np.random.Generator, int], np.ndarray]
-    convex: bool
-    joint: bool = False
-    draw_theta: Callable[[np.random.Generator], float] = lambda rng: 0.0
-    sizes: tuple[int, ...] = (1, 30, 300)
-    accuracy: float = 1e-9
-    max_lam_theta: Limit = np.inf
-    max_lam_x: Limit = np.inf
-    any_x: bool = False
-    variant: bool = False
-
-    def __repr__(self) -> str:
-        return self.name
-
-    @property
-    def size(self) -> int:
-        """The size of x where one is enough."""
-        return self.sizes[min(1, len(self.sizes) - 1)]
-
-    def limit_theta(self, theta: float, x: np.ndarray) -> float:
-        """The largest smoothing of theta there."""
-        return self.max_lam_theta(theta, x) if callable(self.max_lam_theta) else self.max_lam_theta
-
-    def limit_x(self, theta: float, x: np.ndarray) -> float:
-        """The largest smoothing of x there."""
-        return self.max_lam_x(theta, x) if callable(self.max_lam_x) else self.max_lam_x
-
-    def draw(self, seed: int, size: int | None = None) -> Point:
-        """A random (theta, x, lam_theta, lam_x), the smoothings over four orders of magnitude."""
-        rng = np.random.default_rng(seed)
-        size = int(rng.choice(self.sizes)) if size is None else size
-        x = self.draw_x(rng, size)
-        theta, lam_theta = self.draw_theta(rng), 10 ** rng.uniform(-4, 0)
-        lam_theta = lam_theta / (x.size if rng.random() < 0.5 else 1)
-        lam_x = 10 ** rng.uniform(-3, 1)
-        return (
-            theta,
-            x,
-            min(lam_theta, self.limit_theta(theta, x)),
-            min(lam_x, self.limit_x(theta, x)),
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class ProxContract:
-    """One contract: call it with a case; `applies` says whether it is meant for a case."""
-
-    check: Callable[[ProxCase], None]
-    joint: bool = False
-    convex: bool = False
-    thorough: bool = False
-
-    @property
-    def name(self) -> str:
-        """The contract's name."""
-        return self.check.__name__
-
-    def applies(self, case: ProxCase) -> bool:
-        """Whether the contract is meant for a case."""
-        return (
-            (case.joint or not self.joint)
-            and (case.convex or not self.convex)
-            and not (case.variant and self.thorough)
-        )
-
-    def __call__(self, case: ProxCase) -> None:
-        if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-            raise RuntimeError(
-                "the contracts compare with float64; call "
-                '`jax.config.update("jax_enable_x64", True)` first.'
-            )
-        self.check(case)
-
-    def __repr__(self) -> str:
-        return self.name
-
+from pipla.testing.cases import Point, ProxCase, ProxContract, near, refused
 
 #: Every contract of a term.
 PROX_CONTRACTS: list[ProxContract] = []
@@ -187,28 +76,6 @@ def _objective(case: ProxCase, point: tuple[Any, Any], at: Point) -> float:
     return value + np.sum((np.asarray(u) - x) ** 2) / (2 * lam_x)
 
 
-def _near(
-    sentence: str, actual: Any, expected: Any, *, relative: float = 0.0, absolute: float = 0.0
-) -> None:
-    actual, expected = float(actual), float(expected)
-    error = abs(actual - expected)
-    assert actual == expected or error <= max(relative * abs(expected), absolute), (
-        f"{sentence}: got {actual!r}, expected {expected!r} (error {error:.3g})"
-    )
-
-
-def _refused(kind: type[Exception], words: tuple[str, ...], call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except kind as error:
-        if not any(part in str(error) for part in words):
-            raise AssertionError(
-                f"the {kind.__name__} must say {' or '.join(map(repr, words))}, not {error}"
-            ) from error
-    else:
-        raise AssertionError(f"a {kind.__name__} that says {words[0]!r} must be raised")
-
-
 # The contracts. #
 
 
@@ -218,7 +85,7 @@ def the_objective_is_the_minimum(case: ProxCase) -> None:
     for seed in range(12):
         at = case.draw(seed)
         reached = _objective(case, _prox(case.term, *_arrays(at)), at)
-        _near(
+        near(
             f"the objective at the proximal point of {at}",
             reached,
             case.minimum(*at),
@@ -305,7 +172,7 @@ def a_smoothing_of_zero_leaves_theta_alone(case: ProxCase) -> None:
             other = _prox(case.term, *_arrays((0.3, x, 0.7, lam_x)))[1]
             np.testing.assert_array_equal(u, other, "x depends on theta, but joint is False")
         reached = _objective(case, (u0, u), at)
-        _near(f"the objective at {at}", reached, case.minimum(*at), relative=1e-7, absolute=1e-7)
+        near(f"the objective at {at}", reached, case.minimum(*at), relative=1e-7, absolute=1e-7)
 
 
 @_contract()
@@ -346,7 +213,7 @@ def float32_agrees_with_float64(case: ProxCase) -> None:
         lifted = _objective(case, (np.float64(single[0]), np.float64(single[1])), numbers)
         if np.isfinite(lifted):
             slack = 1e-4 * max(1.0, abs(best), at[1].size)
-            _near(f"the objective of float32 at {numbers}", lifted, best, absolute=slack)
+            near(f"the objective of float32 at {numbers}", lifted, best, absolute=slack)
 
 
 @_contract(thorough=True)
@@ -432,7 +299,7 @@ def the_envelope_has_its_gradient(case: ProxCase) -> None:
 
     def compare(name: str, derivative: Any, expected: float) -> None:
         sentence = f"the derivative of the envelope in {name}"
-        _near(sentence, derivative, expected, relative=1e-3, absolute=1e-3)
+        near(sentence, derivative, expected, relative=1e-3, absolute=1e-3)
 
     compare("theta", automatic[0], difference(0))
     compare("lam_x", automatic[2], difference(3))
@@ -495,9 +362,9 @@ def the_gap_is_honest_and_warm_starts_keep_their_structure(case: ProxCase) -> No
 def theta_must_be_a_scalar_of_the_dtype_of_x(case: ProxCase) -> None:
     """Errors name theta: `pipla.prox.operands` raises them."""
     x = jnp.asarray(case.draw(0)[1])
-    _refused(ValueError, ("scalar theta",), lambda: case.term.prox(jnp.zeros(2), x, 0.1, 0.1))
+    refused(ValueError, ("scalar theta",), lambda: case.term.prox(jnp.zeros(2), x, 0.1, 0.1))
     other = jnp.zeros((), jnp.float32)
-    _refused(TypeError, ("float32 and x is float64",), lambda: case.term.prox(other, x, 0.1, 0.1))
+    refused(TypeError, ("float32 and x is float64",), lambda: case.term.prox(other, x, 0.1, 0.1))
 
 
 @_contract()
@@ -507,6 +374,6 @@ def x_must_be_one_floating_array(case: ProxCase) -> None:
         return
     zero, structured = jnp.zeros(()), {"w": jnp.zeros((2, 2))}
     advice = ("address a part of", "addresses a part of")
-    _refused(TypeError, advice, lambda: case.term.prox(zero, structured, 0.1, 0.1))
+    refused(TypeError, advice, lambda: case.term.prox(zero, structured, 0.1, 0.1))
     integers = jnp.zeros((2, 2), jnp.int32)
-    _refused(TypeError, ("floating-point x",), lambda: case.term.prox(zero, integers, 0.1, 0.1))
+    refused(TypeError, ("floating-point x",), lambda: case.term.prox(zero, integers, 0.1, 0.1))

@@ -16,8 +16,7 @@ from jaxtyping import Array, Float, PyTree
 from pipla import _trees
 from pipla.algorithms._normals import normals_like
 from pipla.algorithms.base import Curvature
-from pipla.models.hessian import dominant_eigenvalue, hessian, theta_block, x_block
-from pipla.models.model import Model
+from pipla.models.model import Model, hessian, theta_block, x_block
 
 #: The number of particles at which the curvature is measured.
 PROBES = 4
@@ -99,7 +98,7 @@ def first_particles(particles: PyTree, most: int) -> PyTree:
 def _stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
     ones = jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), x)
     block = x_block(hessian(model, theta, x), theta, ones)
-    return jnp.abs(dominant_eigenvalue(block, _random_direction(x)))
+    return jnp.abs(_trees.dominant_eigenvalue(block, _random_direction(x)))
 
 
 @eqx.filter_jit
@@ -116,9 +115,9 @@ def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> 
         start = jax.tree.map(
             lambda v, r: jnp.where(r > 0, v, 0), _random_direction((theta, x)), root
         )
-        extreme = dominant_eigenvalue(times, start)
+        extreme = _trees.dominant_eigenvalue(times, start)
         # Shifted by the dominant eigenvalue the other end of the spectrum dominates.
-        other = dominant_eigenvalue(
+        other = _trees.dominant_eigenvalue(
             lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), start
         )
         ends = jnp.stack([extreme, extreme + other])
@@ -136,7 +135,7 @@ def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
 
     def for_x(x: PyTree) -> Array:
         block = x_block(hessian(model, theta, x), theta, root)
-        return jnp.abs(dominant_eigenvalue(block, _random_direction(x)))
+        return jnp.abs(_trees.dominant_eigenvalue(block, _random_direction(x)))
 
     def for_theta(number: int) -> Array:
         def times(v: Array) -> Array:
@@ -146,7 +145,7 @@ def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
             # Theta's drift is the mean over the particles, and so is its curvature.
             return jnp.mean(jax.vmap(at)(particles), axis=0)
 
-        return jnp.abs(dominant_eigenvalue(times, _random_direction(leaves[number])))
+        return jnp.abs(_trees.dominant_eigenvalue(times, _random_direction(leaves[number])))
 
     stiffest = jnp.max(jax.vmap(for_x)(particles))
     blocks = jax.tree.unflatten(structure, [for_theta(i) for i in range(len(leaves))])

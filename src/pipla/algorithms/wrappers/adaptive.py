@@ -25,8 +25,7 @@ from pipla.algorithms.wrappers.wrapper import (
     fraction,
     zero_like,
 )
-from pipla.models.hessian import hessian, power_step, theta_block, x_block
-from pipla.models.model import Model
+from pipla.models.model import Model, hessian, theta_block, x_block
 
 
 class AdaptiveState(WrapperState[InnerT]):
@@ -150,10 +149,10 @@ class Adaptive(Wrapper[AdaptiveState]):
         x = jax.tree.map(lambda leaf: leaf[which], state.particles)
         root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, state.particles))
         product = hessian(model, theta, x)
-        x_direction, stiffness = power_step(x_block(product, theta, root), state.x_direction)
+        x_direction, stiffness = _trees.power_step(x_block(product, theta, root), state.x_direction)
         directions, structure = jax.tree.flatten(state.theta_direction)
         found = [
-            power_step(theta_block(product, theta, x, i), direction)
+            _trees.power_step(theta_block(product, theta, x, i), direction)
             for i, direction in enumerate(directions)
         ]
         new_directions, lengths = zip(*found, strict=True)
