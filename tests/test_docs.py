@@ -5,8 +5,6 @@ Blocks that are not run (shell commands, excerpts) are fenced as `text` or `sh`.
 """
 
 import contextlib
-import importlib.util
-import inspect
 import io
 import re
 import runpy
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pipla
-from pipla.testing import check_prox
+from pipla.testing import check_algorithm, check_prox
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -97,40 +95,16 @@ def skeletons():
     return namespace
 
 
-def contracts_of_algorithms():
-    """The tests of `tests/algorithms/test_contracts.py` that run on rows of its table, by name."""
-    path = ROOT / "tests" / "algorithms" / "test_contracts.py"
-    spec = importlib.util.spec_from_file_location("contracts_of_algorithms", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    tests = {name: test for name, test in vars(module).items() if name.startswith("test_")}
-    return {name: t for name, t in tests.items() if "row" in inspect.signature(t).parameters}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dead_zone", "sum_around_case", "linear_l1"])
 def test_skeletons_of_terms_keep_every_contract(name, skeletons):
     check_prox(skeletons[name])
 
 
-#: Contracts that share one compiled program; the others test the kernel, which all schemes share.
-CHOSEN = (
-    "test_numbers_are_leaves_and_survive_flattening",
-    "test_a_step_by_hand_and_vmapped_over_keys_and_numbers_is_the_compiled_one",
-    "test_state_keeps_structure_shapes_and_dtypes",
-    "test_changing_any_number_compiles_nothing",
-    "test_a_saved_and_resumed_run_is_the_run_that_never_stopped",
-    "test_chunks_of_any_size_give_the_same_numbers",
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tamed", "outsider"])
-def test_skeletons_of_algorithms_keep_the_contracts(name, skeletons, tmp_path):
-    given = {"row": skeletons[name], "tmp_path": tmp_path}
-    tests = contracts_of_algorithms()
-    for test in map(tests.__getitem__, CHOSEN):
-        test(**{name: given[name] for name in inspect.signature(test).parameters})
+@pytest.mark.parametrize("name", ["tamed", "underdamped"])
+def test_skeletons_of_algorithms_keep_every_contract(name, skeletons):
+    check_algorithm(skeletons[name])
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
