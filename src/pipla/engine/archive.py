@@ -96,10 +96,10 @@ def read_npz(file: BinaryIO, most_bytes: int = 0) -> dict[str, np.ndarray]:
 
 def read_json(file: BinaryIO) -> Any:
     """The content of a JSON file."""
-    text = file.read(LARGEST_JSON + 1)
-    if len(text) > LARGEST_JSON:
+    size = _size(file)
+    if size > LARGEST_JSON:
         raise DamagedResultError(f"the JSON has more than {LARGEST_JSON} bytes")
-    return parse(text)
+    return parse(file.read(size))
 
 
 def parse(text: bytes) -> Any:

@@ -235,8 +235,11 @@ def _unpack_algorithm(packed: Any, arrays: Arrays) -> tuple[Algorithm | None, di
         raise DamagedResultError("the algorithm has no kind.")
     kind = REGISTERED.get(packed["kind"])
     if kind is not None:
-        known = {field.name for field in dataclasses.fields(kind)}
-        _refuse_unknown("the algorithm", packed, known | {"kind"})
+        fields = {field.name: field for field in dataclasses.fields(kind)}
+        _refuse_unknown("the algorithm", packed, {*fields, "kind"})
+        for name, field in fields.items():
+            if field.metadata.get("static") and isinstance(packed.get(name), dict | list):
+                raise DamagedResultError(f"the algorithm's {name} is {_brief(packed[name])}.")
     values: dict[str, Any] = {}
     numbers: dict[str, Any] = {}
     complete = kind is not None

@@ -23,6 +23,7 @@ from pipla.algorithms.base import Algorithm
 from pipla.engine import archive
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.packing import Arrays, decode, encode, is_key, numbers_of
+from pipla.engine.processes import refuse_after_fork
 from pipla.engine.result import Result
 from pipla.engine.sweep import SweepResult
 
@@ -30,7 +31,7 @@ FORMAT = 2
 NAME = "result.pipla"
 #: The files of format 1.
 _OLD_NAMES = ("result.json", "arrays.npz")
-_KINDS: dict[str, type[Any]] = {"result": Result, "sweep": SweepResult}
+_CLASSES: dict[str, type[Any]] = {"result": Result, "sweep": SweepResult}
 #: The largest count of steps that a run can have.
 _MOST_STEPS = 2**31 - 1
 
@@ -45,8 +46,8 @@ def save(result: Result | SweepResult, path: str | Path) -> Path:
     """
     target = Path(_checked_path(path))
     arrays: Arrays = {}
-    kind = next(name for name, of in _KINDS.items() if isinstance(result, of))
-    fields = encode(_KINDS[kind], kind, result, arrays)
+    kind = next(name for name, of in _CLASSES.items() if isinstance(result, of))
+    fields = encode(_CLASSES[kind], kind, result, arrays)
     content = {"format": FORMAT, "kind": kind, "fields": fields}
     _check_ours(target)
     with _files.named_errors(target):
@@ -81,8 +82,10 @@ def load(path: str | Path) -> Result | SweepResult:
     Raises:
         FileNotFoundError: there is no result in this folder.
         DamagedResultError: there is one, but it is incomplete, altered or not ours.
+        RuntimeError: this process was forked after JAX had started, where JAX hangs.
     """
     folder = Path(_checked_path(path))
+    refuse_after_fork()
     try:
         for _ in range(3):  # a save may replace the files of format 1 meanwhile
             if os.path.lexists(folder / NAME):
@@ -185,9 +188,9 @@ def _result_of(content: Any, arrays: Arrays) -> Result | SweepResult:
         raise DamagedResultError(
             f"it has format {content['format']}, and this version of pipla reads 1 and {FORMAT}."
         )
-    if set(content) != {"format", "kind", "fields"} or content["kind"] not in _KINDS:
+    if set(content) != {"format", "kind", "fields"} or content["kind"] not in _CLASSES:
         raise DamagedResultError("it is of an unknown kind.")
-    result = decode(_KINDS[content["kind"]], "result", content["fields"], arrays)
+    result = decode(_CLASSES[content["kind"]], "result", content["fields"], arrays)
     if arrays:
         raise DamagedResultError(f"it has arrays that nothing names: {sorted(arrays)[0]!r}.")
     _check_consistent(result)
