@@ -9,6 +9,7 @@ import numpy as np
 
 import pipla
 
+
 def smooth(theta, x, data):
     return jnp.sum((x["w"] - theta["a"]) ** 2) / 2 + jnp.sum((x["w"] - data) ** 2) / 2
 

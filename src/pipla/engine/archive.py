@@ -29,7 +29,7 @@ LARGEST_JSON = 8 * 2**20
 #: At most this many arrays, which is what a zip archive without extensions can hold.
 MOST_ARRAYS = 65_000
 #: The fewest bytes that an array takes in an archive, with its headers and its name twice.
-_LEAST_BYTES = 200
+_LEAST_BYTES = 240
 _DIGEST = 64
 _BLOCK = 2**20
 
