@@ -9,7 +9,7 @@ CODE := src tests benchmarks examples docs/hooks
 # Tests of one compilation group (one row of a table of contracts) stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-.PHONY: demo test check lint format bench docs clean setup
+.PHONY: demo test check attack lint format bench docs clean setup
 
 setup: $(READY)
 
@@ -29,6 +29,10 @@ test: setup
 # Lint, types, and every test that is quick when the compiled programs are cached.
 check: lint
 	$(PYTEST) -m 'not slow' --ignore=tests/experiments
+
+# Hostile files, kills, interrupts, savers and threads at full length (`make test` has a share).
+attack: setup
+	$(BIN)/python tests/attack/files.py
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

@@ -2,11 +2,13 @@
 
 import collections
 import dataclasses
+import hashlib
 import io
 import json
 import pickle
 import shutil
 import zipfile
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 import pipla
 from pipla.algorithms.base import REGISTERED
-from pipla.engine import storage
+from pipla.engine import archive, packing, storage
 from pipla.engine.storage import DamagedResultError
 
 KEY = jax.random.key(1)
@@ -63,6 +65,26 @@ def folder(result, tmp_path):
     return result.save(tmp_path / "run")
 
 
+def members_of(folder):
+    """The members of a result's file, by name."""
+    with zipfile.ZipFile(folder / "result.pipla") as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def fields_of(folder):
+    return json.loads(members_of(folder)["result.json"])["fields"]
+
+
+def rewrite(folder, members):
+    """Write a file with other members and a checksum that is right."""
+    with zipfile.ZipFile(folder / "result.pipla", "w") as file:
+        file.comment = b"0" * 64
+        for name, data in members.items():
+            file.writestr(name, data)
+    data = (folder / "result.pipla").read_bytes()[:-64]
+    (folder / "result.pipla").write_bytes(data + hashlib.sha256(data).hexdigest().encode())
+
+
 def equal(one, other):
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
@@ -89,7 +111,7 @@ def test_everything_comes_back(result, folder):
 def test_only_the_names_of_this_list_are_fields_of_a_result(result):
     # A new field must be saved, too.
     names = {field.name for field in dataclasses.fields(result)}
-    assert names == {*TREES, *NUMBERS, "algorithm", "snapshot", "warnings"}
+    assert names == {*TREES, *NUMBERS, "algorithm", "snapshot", "numbers"}
 
 
 @pytest.mark.parametrize(
@@ -145,9 +167,7 @@ class Euler(pipla.algorithms.Langevin):
 def test_an_algorithm_of_ones_own_is_not_mistaken_for_ours(result, tmp_path):
     dataclasses.replace(result, algorithm=Euler(step_size=0.1)).save(tmp_path / "run")
     assert pipla.load(tmp_path / "run").algorithm is None
-    assert json.loads((tmp_path / "run/result.json").read_text())["algorithm"]["kind"].endswith(
-        ".Euler"
-    )
+    assert fields_of(tmp_path / "run")["algorithm"]["kind"].endswith(".Euler")
 
 
 @settings(max_examples=25, deadline=None)
@@ -164,11 +184,9 @@ def test_an_algorithm_of_ones_own_is_not_mistaken_for_ours(result, tmp_path):
 )
 def test_any_nesting_of_dicts_lists_and_tuples_comes_back(tree):
     arrays = {}
-    packed = json.loads(json.dumps(storage._pack("theta", tree, arrays)))
     file = io.BytesIO()
-    np.savez(file, **arrays)
-    with np.load(io.BytesIO(file.getvalue()), allow_pickle=False) as stored:
-        again = storage._unpack(packed, {name: stored[name] for name in stored.files})
+    archive.write(file, packing._pack("theta", tree, arrays), arrays)
+    again = packing._unpack(*archive.read(file))
     equal(jax.tree.map(np.asarray, tree), again)
 
 
@@ -214,12 +232,12 @@ def test_an_infinite_gap_comes_back(result, tmp_path):
 
 
 def test_nothing_is_pickled(folder):
-    assert {path.name for path in folder.iterdir()} == {"arrays.npz", "result.json"}
-    json.loads((folder / "result.json").read_text(), parse_constant=pytest.fail)
-    with zipfile.ZipFile(folder / "arrays.npz") as archive:
-        assert archive.testzip() is None
-        for name in archive.namelist():
-            data = archive.read(name)
+    assert {path.name for path in folder.iterdir()} == {"result.pipla"}
+    members = members_of(folder)
+    json.loads(members.pop("result.json"), parse_constant=pytest.fail)
+    with zipfile.ZipFile(folder / "result.pipla") as file:
+        assert file.testzip() is None
+        for data in members.values():
             assert data.startswith(b"\x93NUMPY")
             assert b"|O" not in data[:128]
             with pytest.raises((pickle.UnpicklingError, EOFError, ValueError, KeyError)):
@@ -233,17 +251,11 @@ class Bomb:
 
 def replace_array(folder, name, data):
     """Write other bytes for one array of the archive."""
-    with zipfile.ZipFile(folder / "arrays.npz") as archive:
-        members = {member: archive.read(member) for member in archive.namelist()}
-    members[name] = data
-    with zipfile.ZipFile(folder / "arrays.npz", "w") as archive:
-        for member, content in members.items():
-            archive.writestr(member, content)
+    rewrite(folder, members_of(folder) | {name: data})
 
 
 def first_array(folder):
-    with zipfile.ZipFile(folder / "arrays.npz") as archive:
-        return archive.namelist()[0]
+    return next(name for name in members_of(folder) if name.endswith(".npy"))
 
 
 def test_an_array_of_objects_is_refused_and_not_executed(folder):
@@ -255,7 +267,7 @@ def test_an_array_of_objects_is_refused_and_not_executed(folder):
 
 
 def test_a_pickle_in_place_of_the_arrays_is_refused(folder):
-    (folder / "arrays.npz").write_bytes(pickle.dumps(Bomb()))
+    (folder / "result.pipla").write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(DamagedResultError):
         pipla.load(folder)
 
@@ -264,9 +276,21 @@ def test_a_pickle_in_place_of_the_arrays_is_refused(folder):
 
 
 def edit(folder, change):
-    content = json.loads((folder / "result.json").read_text())
-    change(content)
-    (folder / "result.json").write_text(json.dumps(content))
+    """Change the JSON's fields, and write a checksum that fits."""
+    members = members_of(folder)
+    content = json.loads(members["result.json"])
+    change(content["fields"])
+    rewrite(folder, members | {"result.json": json.dumps(content).encode()})
+
+
+def edit_top(**values):
+    def change(folder):
+        members = members_of(folder)
+        content = json.loads(members["result.json"]) | values
+        content = {name: value for name, value in content.items() if value is not None}
+        rewrite(folder, members | {"result.json": json.dumps(content).encode()})
+
+    return change
 
 
 def put(*path, value):
@@ -285,22 +309,31 @@ def drop(name):
     return lambda folder: edit(folder, lambda content: content.pop(name))
 
 
-def write(name, data):
-    return lambda folder: (folder / name).write_bytes(data)
+def write(data):
+    return lambda folder: (folder / "result.pipla").write_bytes(data)
 
 
-def truncate(name, share):
+def write_json(data):
+    return lambda folder: rewrite(folder, members_of(folder) | {"result.json": data})
+
+
+def truncate(share):
     def change(folder):
-        data = (folder / name).read_bytes()
-        (folder / name).write_bytes(data[: int(share * len(data))])
+        data = (folder / "result.pipla").read_bytes()
+        (folder / "result.pipla").write_bytes(data[: int(share * len(data))])
 
     return change
 
 
 def flip_a_byte(folder):
-    data = bytearray((folder / "arrays.npz").read_bytes())
+    data = bytearray((folder / "result.pipla").read_bytes())
     data[len(data) // 3] ^= 0xFF
-    (folder / "arrays.npz").write_bytes(data)
+    (folder / "result.pipla").write_bytes(data)
+
+
+def cut_json(folder):
+    data = members_of(folder)["result.json"]
+    write_json(data[: int(0.7 * len(data))])(folder)
 
 
 def huge_header(folder):
@@ -311,30 +344,72 @@ def huge_header(folder):
 
 
 def plain_npy(folder):
-    with (folder / "arrays.npz").open("wb") as file:
+    with (folder / "result.pipla").open("wb") as file:
         np.save(file, np.ones(3))
 
 
+def unnamed_array(folder):
+    file = io.BytesIO()
+    np.save(file, np.ones(3))
+    rewrite(folder, members_of(folder) | {"more-99.npy": file.getvalue()})
+
+
+def compressed(folder):
+    members = members_of(folder)
+    with zipfile.ZipFile(folder / "result.pipla", "w", zipfile.ZIP_DEFLATED) as file:
+        file.comment = b"0" * 64
+        for name, data in members.items():
+            file.writestr(name, data)
+    data = (folder / "result.pipla").read_bytes()[:-64]
+    (folder / "result.pipla").write_bytes(data + hashlib.sha256(data).hexdigest().encode())
+
+
+def rename_field(folder):
+    edit(folder, lambda c: c["algorithm"].update(antithetix=c["algorithm"].pop("antithetic")))
+
+
+def use_twice(folder):
+    edit(folder, lambda c: c["x_mean"]["dict"].update(w=c["x_variance"]["dict"]["w"]))
+
+
 DAMAGE = {
-    "arrays missing": lambda folder: (folder / "arrays.npz").unlink(),
-    "arrays empty": write("arrays.npz", b""),
-    "arrays cut in half": truncate("arrays.npz", 0.5),
-    "arrays cut near the end": truncate("arrays.npz", 0.98),
-    "arrays not a zip": write("arrays.npz", b"no zip at all"),
-    "arrays a single npy": plain_npy,
+    "arrays missing": lambda folder: rewrite(
+        folder, {"result.json": members_of(folder)["result.json"]}
+    ),
+    "json missing": lambda folder: rewrite(
+        folder, {n: d for n, d in members_of(folder).items() if n != "result.json"}
+    ),
+    "file empty": write(b""),
+    "file cut in half": truncate(0.5),
+    "file cut near the end": truncate(0.98),
+    "file not a zip": write(b"no zip at all"),
+    "file a single npy": plain_npy,
+    "file compressed": compressed,
+    "an array that nothing names": unnamed_array,
+    "an array used twice": use_twice,
+    "a field with another name": rename_field,
     "an array of impossible size": huge_header,
     "an array that is no npy": lambda folder: replace_array(folder, first_array(folder), b"junk"),
     "a flipped byte": flip_a_byte,
-    "json empty": write("result.json", b""),
-    "json cut": truncate("result.json", 0.7),
-    "json not utf-8": write("result.json", b"\xff\xfe\x00"),
-    "json a list": write("result.json", b"[1, 2]"),
-    "json a number": write("result.json", b"3"),
-    "json nested without end": write("result.json", b"[" * 100_000),
+    "json empty": write_json(b""),
+    "json cut": cut_json,
+    "json not utf-8": write_json(b"\xff\xfe\x00"),
+    "json a list": write_json(b"[1, 2]"),
+    "json a number": write_json(b"3"),
+    "json nested without end": write_json(b"[" * 100_000),
+    "json with a name twice": write_json(b'{"format": 2, "format": 2}'),
+    "fields a list": edit_top(fields=[]),
+    "unknown kind": edit_top(kind="photograph"),
+    "a sweep that is none": edit_top(kind="sweep"),
+    "status null": put("status", value=None),
+    "versions with a number": put("versions", "jax", value=3),
+    "more steps than can be counted": put("burn_in", value=10**30),
+    "moments every 0 steps": put("snapshot", "moments_every", value=0),
+    "saved particles without a period": put("snapshot", "particles_every", value=None),
     "NaN in the json": put("seconds", value=float("nan")),
     "infinity in the json": put("compile_seconds", value=float("inf")),
-    "format of the future": put("format", value=99),
-    "format missing": drop("format"),
+    "format of the future": edit_top(format=99),
+    "format missing": edit_top(format=None),
     "a field missing": drop("burn_in"),
     "a tree missing": drop("theta_trace"),
     "no snapshot": drop("snapshot"),
@@ -375,7 +450,7 @@ def test_damage_has_one_clear_error(folder, name):
 def test_a_place_without_a_result_is_not_found(tmp_path, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileNotFoundError, match=r"no pipla result.*result\.json"):
+    with pytest.raises(FileNotFoundError, match=r"no pipla result.*result\.pipla.*result\.json"):
         pipla.load(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         pipla.resume(tmp_path / name, pipla.Model(nested), num_steps=1)
@@ -391,38 +466,28 @@ def test_an_unknown_kind_of_algorithm_is_asked_for_at_resume(folder):
 # Whole or not there. #
 
 
-@pytest.mark.parametrize("what", ["savez", "write_text", "rename"])
+@pytest.mark.parametrize("what", ["write", "fsync", "replace"])
 def test_a_failing_save_leaves_the_old_result(result, folder, monkeypatch, what):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     newer = dataclasses.replace(result, message="newer")
 
     def fail(*args, **kwargs):
-        raise OSError("no space left on device")
+        raise OSError(28, "no space left on device")
 
     with monkeypatch.context() as patch:
-        if what == "savez":
-            patch.setattr(storage.np, "savez", fail)
-        elif what == "write_text":
-            patch.setattr(storage.Path, "write_text", fail)
+        if what == "write":
+            patch.setattr(storage.archive.np.lib.format, "write_array", fail)
         else:
-            rename = storage.Path.rename
-
-            def fragile(self, target):
-                # The new folder cannot be put in its place; the old one can be put back.
-                return (
-                    fail()
-                    if (self / "result.json").read_text().count("newer")
-                    else rename(self, target)
-                )
-
-            patch.setattr(storage.Path, "rename", fragile)
-        with pytest.raises(OSError, match="no space"):
+            patch.setattr(storage._files.os, what, fail)
+        with pytest.raises(OSError, match="was not saved to .*run.*unchanged: no space"):
             newer.save(folder)
+        with pytest.raises(OSError, match="no space"):
+            newer.save(folder.parent / "first")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["run"]
     assert newer.save(folder) == folder
     assert pipla.load(folder).message == "newer"
-    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+    assert [path.name for path in folder.rglob("*")] == ["result.pipla"]
 
 
 def test_saving_again_replaces_the_result_whole(result, folder):
@@ -511,3 +576,147 @@ def test_a_name_is_registered_once():
     fake = type("Euler", (pipla.algorithms.Euler,), {"__module__": "pipla.algorithms.euler"})
     with pytest.raises(ValueError, match="registered already"):
         pipla.algorithms.register(fake)
+
+
+# Numbers of algorithms that hold code. #
+
+
+def wrapped(algorithm):
+    return pipla.Annealed(algorithm.with_numbers(step_size=0.05))
+
+
+@pytest.mark.parametrize("around", [lambda algorithm: algorithm, wrapped], ids=["plain", "wrapped"])
+def test_numbers_that_the_run_chose_are_kept_beside_code(tmp_path, around):
+    problem = pipla.problems.toy(dimension=3)
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    left_out = around(pipla.MYPGD(theta_scale="auto", theta_optimizer=optimizer))
+    start = {"theta": problem.theta, "particles": problem.particles(KEY, 4), "key": KEY}
+    whole = pipla.run(problem.model, left_out, num_steps=20, burn_in=2, **start)
+    half = pipla.run(problem.model, left_out, num_steps=10, burn_in=2, **start)
+    half.save(tmp_path / "run")
+    again = pipla.load(tmp_path / "run")
+    assert again.algorithm is None
+    again.save(tmp_path / "again")  # and they survive a second journey
+    for place in (half, tmp_path / "run", tmp_path / "again"):
+        numbers = storage.stored_numbers(place)
+        own = numbers if around is not wrapped else numbers["scheme"]
+        assert {"step_size", "smoothing", "theta_scale"} <= set(own)
+        algorithm = storage.with_stored_numbers(left_out, numbers)
+        assert eqx.tree_equal(storage.stored_numbers(half), packing.numbers_of(algorithm))
+        rest = pipla.resume(tmp_path / "run", problem.model, num_steps=10, algorithm=algorithm)
+        np.testing.assert_array_equal(rest.theta_trace, whole.theta_trace)
+
+
+def test_numbers_that_were_given_are_not_replaced():
+    given = pipla.MYPGD(0.5, 0.25, theta_optimizer=optax.sgd(0.1))
+    assert storage.with_stored_numbers(given, {"step_size": np.ones(())}) is given
+    missing = pipla.MYPGD(smoothing=0.25, theta_optimizer=optax.sgd(0.1))
+    filled = storage.with_stored_numbers(
+        missing, {"step_size": np.ones(()), "smoothing": np.ones(())}
+    )
+    assert (float(filled.step_size), float(filled.smoothing)) == (1.0, 0.25)
+
+
+# Sweeps. #
+
+
+@pytest.fixture(scope="module")
+def swept():
+    model = pipla.Model(nested)
+    algorithms = [
+        pipla.MYIPLA(s, 0.2, theta_scale=jax.tree.map(lambda leaf: s, THETA)) for s in (0.1, 0.2)
+    ]
+    options = {"theta": THETA, "particles": PARTICLES, "key": KEY, "num_replicates": 3}
+    return model, [
+        pipla.sweep(model, algorithms, num_steps=n, burn_in=1, **options) for n in (6, 12)
+    ]
+
+
+def test_a_sweep_comes_back_and_is_resumed_bit_for_bit(swept, tmp_path):
+    model, (half, whole) = swept
+    storage.save(half, tmp_path / "sweep")
+    again = pipla.load(tmp_path / "sweep")
+    assert type(again) is pipla.SweepResult
+    for field in dataclasses.fields(half):
+        one, other = getattr(half, field.name), getattr(again, field.name)
+        if field.name not in ("snapshot", "algorithms"):
+            same = [jax.tree.structure(one) == jax.tree.structure(other)]
+            leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+            assert all([*same, *(np.all(a == b) for a, b in leaves)]), field.name
+    assert eqx.tree_equal(half.algorithms, again.algorithms)
+    rest = again.resume(model, num_steps=6)
+    equal(rest.theta_trace, whole.theta_trace)
+    equal(rest.particles, jax.tree.map(np.asarray, whole.particles))
+
+
+def test_a_sweep_is_not_resumed_as_a_run(swept, tmp_path):
+    storage.save(swept[1][0], tmp_path / "sweep")
+    with pytest.raises(TypeError, match="holds a sweep; resume it with"):
+        storage.load_result(tmp_path / "sweep")
+
+
+def test_a_sweep_of_algorithms_with_code_comes_back_without_them(tmp_path):
+    algorithm = pipla.PGD(0.1, theta_optimizer=optax.sgd(0.1))
+    options = {"theta": THETA, "particles": PARTICLES, "key": KEY, "num_replicates": 2}
+    found = pipla.sweep(pipla.Model(nested), algorithm, num_steps=3, **options)
+    storage.save(found, tmp_path / "sweep")
+    assert pipla.load(tmp_path / "sweep").algorithms is None
+
+
+# Folders of format 1. #
+
+FORMAT_1 = Path(__file__).parent / "attack" / "format_1"
+
+
+def test_a_folder_of_format_1_loads_resumes_and_is_replaced(tmp_path):
+    folder = shutil.copytree(FORMAT_1, tmp_path / "run")
+    old = pipla.load(folder)
+    assert (old.num_steps, old.burn_in, old.algorithm.label) == (6, 1, "PGD")
+    assert float(old.theta["a"]) == 0.5485908035399496
+    model = pipla.Model(
+        lambda theta, x, y: jnp.sum((x["w"] - theta["a"] - y) ** 2) / 2, data=jnp.arange(2.0)
+    )
+    start = {"theta": {"a": jnp.asarray(0.5)}, "particles": {"w": jnp.ones((4, 2))}}
+    whole = pipla.run(
+        model,
+        pipla.PGD(0.1),
+        **start,
+        num_steps=9,
+        burn_in=1,
+        key=KEY,
+        save=pipla.Save(2, 3),
+        check=False,
+    )
+    more = pipla.resume(folder, model, num_steps=3)
+    np.testing.assert_allclose(more.theta_trace["a"], whole.theta_trace["a"], rtol=1e-12)
+    more.save(folder)
+    assert [path.name for path in folder.iterdir()] == ["result.pipla"]
+    assert pipla.load(folder).num_steps == 9
+
+
+@pytest.mark.parametrize("kept", [["result.json"], ["arrays.npz"], ["result.json", "arrays.npz"]])
+def test_a_save_killed_before_the_files_of_format_1_are_gone(result, tmp_path, kept):
+    folder = shutil.copytree(FORMAT_1, tmp_path / "run")
+    result.save(tmp_path / "new")
+    shutil.copy(tmp_path / "new" / "result.pipla", folder)
+    for name in {"result.json", "arrays.npz"} - set(kept):
+        (folder / name).unlink()
+    assert pipla.load(folder).snapshot.key() == KEY
+    result.save(folder)
+    assert [path.name for path in folder.iterdir()] == ["result.pipla"]
+
+
+# Odd paths. #
+
+
+@pytest.mark.parametrize("path", [None, 3, b"run", ["run"]])
+def test_a_path_that_is_none_is_named(result, path):
+    for call in (pipla.load, result.save):
+        with pytest.raises(TypeError, match="path must be a string or a pathlib.Path, got"):
+            call(path)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, ""])
+def test_an_impossible_path_holds_nothing(path):
+    with pytest.raises(FileNotFoundError):
+        pipla.load(path)

@@ -50,6 +50,7 @@ class Result:
         algorithm: with all its numbers; `None` after loading one that holds code.
         versions: of pipla, jax and Python; and the device.
         snapshot: everything the next step needs, for `pipla.resume`.
+        numbers: those of an algorithm that a file could not hold (see `algorithm`), by name.
     """
 
     theta_trace: PyTree
@@ -68,6 +69,7 @@ class Result:
     versions: dict[str, str]
     snapshot: Snapshot
     warnings: tuple[str, ...] = ()
+    numbers: dict[str, PyTree] = dataclasses.field(default_factory=dict)
 
     @property
     def theta(self) -> PyTree:

@@ -1,9 +1,15 @@
-"""Results on disk: `arrays.npz` and `result.json` in a folder. No code, nothing unpickled."""
+"""Results on disk: a folder with one file, `result.pipla`. No code, nothing unpickled.
+
+The file is replaced in one step, so that it is whole whenever a process is killed or reads while
+another one saves; of several that save, the last one wins. `pipla.engine.archive` says what is
+in the file. Folders of format 1 (`result.json` and `arrays.npz`, pipla 0.1) can still be read.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,202 +19,238 @@ import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _files
-from pipla.algorithms.base import REGISTERED, Algorithm, file_name
-from pipla.engine.result import Result, Snapshot, Status
+from pipla.algorithms.base import Algorithm
+from pipla.engine import archive
+from pipla.engine.archive import DamagedResultError
+from pipla.engine.packing import Arrays, decode, encode, is_key, numbers_of
+from pipla.engine.processes import refuse_after_fork
+from pipla.engine.result import Result
+from pipla.engine.sweep import SweepResult
 
-FORMAT = 1
-_FILES = {"arrays.npz", "result.json"}
-_TREES = ("theta_trace", "particles", "x_mean", "x_variance", "saved_particles")
-_NUMBERS = {
-    "message": str,
-    "num_steps": int,
-    "burn_in": int,
-    "seconds": float,
-    "compile_seconds": float,
-    "versions": dict,
-}
-
-
-class DamagedResultError(ValueError):
-    """A result folder that is incomplete, altered or not ours."""
+FORMAT = 2
+NAME = "result.pipla"
+#: The files of format 1.
+_OLD_NAMES = ("result.json", "arrays.npz")
+_CLASSES: dict[str, type[Any]] = {"result": Result, "sweep": SweepResult}
+#: The largest count of steps that a run can have.
+_MOST_STEPS = 2**31 - 1
 
 
-def save(result: Result, path: str | Path) -> Path:
-    """Write a folder that is whole or not there."""
-    target = _files.claim(path, _FILES, "a pipla result")
-    arrays: dict[str, np.ndarray] = {}
-    snapshot = result.snapshot
-    content = {
-        "format": FORMAT,
-        "status": result.status.value,
-        "warnings": list(result.warnings),
-        **{name: getattr(result, name) for name in _NUMBERS},
-        **{name: _pack(name, getattr(result, name), arrays) for name in _TREES},
-        "prox_gap": _pack("prox_gap", result.prox_gap, arrays),  # may be inf, which JSON has not
-        "algorithm": _pack_algorithm(result.algorithm, arrays),
-        "snapshot": {
-            "leaves": _pack("snapshot", list(snapshot.leaves), arrays),
-            "key_data": _pack("key_data", snapshot.key_data, arrays),
-            "key_kind": snapshot.key_kind,
-            "moments_every": snapshot.moments_every,
-            "particles_every": snapshot.particles_every,
-            "has_quantity": snapshot.has_quantity,
-        },
-    }
-    text = json.dumps(content, indent=1, allow_nan=False)
-    with _files.whole_folder(target, _FILES, "a pipla result") as fresh:
-        np.savez(fresh / "arrays.npz", **arrays)  # type: ignore[arg-type]
-        (fresh / "result.json").write_text(text)
+def save(result: Result | SweepResult, path: str | Path) -> Path:
+    """Write a result to a folder of its own, in one step; an earlier result there is replaced.
+
+    Raises:
+        FileExistsError: the path exists and holds something that is not a result.
+        OSError: the folder cannot be written.
+        TypeError: the result has leaves that are not arrays of real numbers.
+    """
+    target = Path(_checked_path(path))
+    arrays: Arrays = {}
+    kind = next(name for name, of in _CLASSES.items() if isinstance(result, of))
+    fields = encode(_CLASSES[kind], kind, result, arrays)
+    content = {"format": FORMAT, "kind": kind, "fields": fields}
+    _check_ours(target)
+    with _files.named_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _files.check_writable(target.parent)
+        made = not target.exists()
+        target.mkdir(exist_ok=True)
+    try:
+        _files.write_whole(target / NAME, lambda file: archive.write(file, content, arrays))
+    except BaseException as error:
+        if made and not any(target.iterdir()):
+            target.rmdir()
+        if isinstance(error, OSError):
+            raise type(error)(
+                f"the result was not saved to {str(target)!r}, and what was there is unchanged: "
+                f"{error.strerror or error}."
+            ) from error
+        raise
+    if made:
+        _files.sync_folder(target.parent)
+    for name in _OLD_NAMES:  # from now on `load` does not look at them
+        (target / name).unlink(missing_ok=True)
     return target
 
 
-def load(path: str | Path) -> Result:
-    """Read what `Result.save` wrote. Safe on files from strangers: nothing is executed."""
-    folder = Path(path)
-    if not (folder / "result.json").is_file():
-        raise FileNotFoundError(f"{str(folder)!r} holds no pipla result (no result.json in it).")
+def load(path: str | Path) -> Result | SweepResult:
+    """Read what `Result.save` or `SweepResult.save` wrote, and return it.
+
+    This is safe on files from strangers: nothing is executed or unpacked, and the memory it takes
+    is about the size of the file.
+
+    Raises:
+        FileNotFoundError: there is no result in this folder.
+        DamagedResultError: there is one, but it is incomplete, altered or not ours.
+        RuntimeError: this process was forked after JAX had started, where JAX hangs.
+    """
+    folder = Path(_checked_path(path))
+    refuse_after_fork()
     try:
-        text = (folder / "result.json").read_text()
-        content = json.loads(text, parse_constant=_refuse_constant)
-        if content["format"] != FORMAT:
-            raise DamagedResultError(
-                f"it has format {content['format']!r}, and this version of pipla reads {FORMAT}."
-            )
-        with (
-            (folder / "arrays.npz").open("rb") as raw,  # NumPy leaves it open when damaged
-            np.load(raw, allow_pickle=False) as file,
-        ):
-            arrays = {name: file[name] for name in file.files}
-        snapshot = content["snapshot"]
-        result = Result(
-            status=Status(content["status"]),
-            **{name: _typed(content, name, kind) for name, kind in _NUMBERS.items()},
-            **{name: _unpack(content[name], arrays) for name in _TREES},
-            prox_gap=float(_unpack(content["prox_gap"], arrays)),
-            algorithm=_unpack_algorithm(content["algorithm"], arrays),
-            warnings=tuple(map(str, content.get("warnings", ()))),
-            snapshot=Snapshot(
-                leaves=tuple(_unpack(snapshot["leaves"], arrays)),
-                key_data=_unpack(snapshot["key_data"], arrays),
-                key_kind=_typed(snapshot, "key_kind", str),
-                moments_every=_every(snapshot, "moments_every"),
-                particles_every=_every(snapshot, "particles_every"),
-                has_quantity=_typed(snapshot, "has_quantity", bool),
-            ),
-        )
-        _check_consistent(result)
-        return result
+        for _ in range(3):  # a save may replace the files of format 1 meanwhile
+            if os.path.lexists(folder / NAME):
+                with _files.open_regular(folder / NAME) as file:
+                    content, arrays = archive.read(file)
+                return _result_of(content, arrays)
+            if not os.path.lexists(folder / _OLD_NAMES[0]):
+                break
+            try:
+                return _result_of(*_read_format_1(folder))
+            except FileNotFoundError:
+                if not os.path.lexists(folder / NAME):
+                    raise
     except Exception as error:  # damage shows as any error of json, zipfile, NumPy or JAX
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise DamagedResultError(
-            f"the result in {str(folder)!r} is damaged or not complete: {error}"
+            f"the result in {str(folder)!r} is damaged or not complete: {reason}"
         ) from error
+    raise FileNotFoundError(
+        f"{str(folder)!r} holds no pipla result (no {NAME} and no {_OLD_NAMES[0]} in it)."
+    )
 
 
-def _refuse_constant(name: str) -> None:
-    raise DamagedResultError(f"result.json contains {name}, which no result does.")
-
-
-def _typed(content: dict[str, Any], name: str, kind: type) -> Any:
-    value = content[name]
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind or (isinstance(value, int) and value < 0):
-        raise DamagedResultError(f"{name} is {value!r}.")
-    return value
-
-
-def _every(snapshot: dict[str, Any], name: str) -> int | None:
-    return None if snapshot[name] is None else _typed(snapshot, name, int)
-
-
-def _check_consistent(result: Result) -> None:
-    """What `Result` and `resume` rely on."""
-    steps = max(result.num_steps, 1)
-    if any(len(leaf) != steps for leaf in jax.tree.leaves(result.theta_trace)):
-        raise DamagedResultError("theta_trace does not have num_steps rows.")
-    result.snapshot.key()
-
-
-def _pack(name: str, tree: PyTree, arrays: dict[str, np.ndarray]) -> Any:
-    """The structure of `tree` as JSON; its leaves go to `arrays`, numbered."""
-    if tree is None:
-        return None
-    if type(tree) is dict:
-        if not all(isinstance(key, str) for key in tree):
-            raise TypeError(f"{name} has keys that are not strings; save needs strings.")
-        return {"dict": {key: _pack(f"{name}.{key}", tree[key], arrays) for key in sorted(tree)}}
-    if type(tree) in (list, tuple):
-        kind = type(tree).__name__
-        return {kind: [_pack(f"{name}.{i}", leaf, arrays) for i, leaf in enumerate(tree)]}
-    if not isinstance(tree, np.ndarray | np.generic | jax.Array | float | int):
+def load_result(path: str | Path) -> Result:
+    """The result of a run; an error that says how to resume it if it is a sweep."""
+    result = load(path)
+    if not isinstance(result, Result):
         raise TypeError(
-            f"{name} is a {type(tree).__name__}; save understands arrays in dicts, lists and "
-            "tuples. Convert it, for example to a dict, to keep it in a file."
+            f"{str(path)!r} holds a sweep; resume it with `pipla.load(path).resume(model, ...)`."
         )
-    array = np.asarray(tree)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} has dtype {array.dtype}; save understands real numbers only.")
-    label = f"{name.split('.')[0]}-{len(arrays)}"  # keys of users' dicts would not be unique
-    arrays[label] = array
-    return {"array": label}
+    return result
 
 
-def _unpack(packed: Any, arrays: dict[str, np.ndarray]) -> PyTree:
-    if packed is None:
-        return None
-    ((kind, value),) = packed.items()
-    if kind == "array":
-        return arrays[value]
-    if kind == "dict":
-        return {key: _unpack(child, arrays) for key, child in value.items()}
-    if kind in ("list", "tuple"):
-        children = [_unpack(child, arrays) for child in value]
-        return children if kind == "list" else tuple(children)
-    raise DamagedResultError(f"it has an unknown structure {kind!r}.")
+def stored_numbers(result: Result | str | Path) -> dict[str, Any]:
+    """The numbers of the algorithm of a run, by name, whether the file holds the algorithm or not.
+
+    An algorithm that holds code (an optimiser) or is not registered cannot be restored from a
+    file, but its numbers can. Those of an algorithm inside another are a dict within the dict.
+    """
+    found = result if isinstance(result, Result) else load_result(result)
+    return found.numbers if found.algorithm is None else numbers_of(found.algorithm)
 
 
-def _pack_algorithm(
-    algorithm: Algorithm | None, arrays: dict[str, np.ndarray], prefix: str = "algorithm"
-) -> Any:
-    """Its numbers and choices; of one that is not registered, no more than its name."""
-    if algorithm is None:
-        return None
-    packed: dict[str, Any] = {"kind": file_name(type(algorithm))}
-    if REGISTERED.get(packed["kind"]) is not type(algorithm):
-        return packed
+def with_stored_numbers(algorithm: Algorithm, numbers: dict[str, Any]) -> Algorithm:
+    """`algorithm` with the numbers that were left out (`None` or `"auto"`) taken from `numbers`."""
+    missing: dict[str, Any] = {}
     for field in dataclasses.fields(algorithm):
-        value, name = getattr(algorithm, field.name), f"{prefix}.{field.name}"
-        if isinstance(value, bool | int | str):
-            packed[field.name] = value
-        elif isinstance(value, Algorithm):  # one inside the other: `Adaptive(scheme)`
-            packed[field.name] = _pack_algorithm(value, arrays, name)
-        elif any(map(callable, jax.tree.leaves(value))):
-            packed[field.name] = _CODE  # the user gives it again to resume
-        else:
-            packed[field.name] = _pack(name, value, arrays)
-    return packed
-
-
-#: Stands for a field that holds code, such as an optimiser.
-_CODE = {"code": True}
-
-
-def _unpack_algorithm(packed: Any, arrays: dict[str, np.ndarray]) -> Algorithm | None:
-    """The algorithm, or `None` when it holds code or is not registered in this process."""
-    kind = None if packed is None else REGISTERED.get(packed["kind"])
-    if kind is None or _CODE in packed.values():
-        return None
-    known = {field.name for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
-    for name, value in packed.items():
-        if name not in known:
+        value = getattr(algorithm, field.name)
+        if field.name not in numbers:
             continue
-        if isinstance(value, bool | int | str):
-            values[name] = value
-        elif isinstance(value, dict) and "kind" in value:
-            values[name] = _unpack_algorithm(value, arrays)
-            if values[name] is None:
-                return None
-        else:
-            values[name] = jax.tree.map(jnp.asarray, _unpack(value, arrays))
-    return kind(**values)
+        stored = numbers[field.name]
+        if isinstance(value, Algorithm) and isinstance(stored, dict):
+            missing[field.name] = with_stored_numbers(value, stored)
+        elif value is None or isinstance(value, str):
+            missing[field.name] = jax.tree.map(jnp.asarray, stored)
+    return dataclasses.replace(algorithm, **missing) if missing else algorithm
+
+
+def _checked_path(path: Any) -> str:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"path must be a string or a pathlib.Path, got {type(path).__name__}.")
+    if "\0" in os.fspath(path):
+        raise FileNotFoundError("path contains a null character, which no folder has.")
+    return os.fspath(path)
+
+
+def _check_ours(target: Path) -> None:
+    """An error if there is something that is not a result."""
+    if not os.path.lexists(target):
+        return
+    names = set()
+    if target.is_dir() and not target.is_symlink():
+        names = {name for name in os.listdir(target) if not _files.is_temporary(name, NAME)}
+        if not names or names == set(_OLD_NAMES) or NAME in names <= {NAME, *_OLD_NAMES}:
+            return
+    raise FileExistsError(
+        f"path {str(target)!r} exists and holds something that is not a pipla result; "
+        "choose another."
+    )
+
+
+def _read_format_1(folder: Path) -> tuple[Any, Arrays]:
+    """The two files of pipla 0.1, as the content of one of today."""
+    with _files.open_regular(folder / _OLD_NAMES[0]) as file:
+        fields = archive.read_json(file)
+    if type(fields) is dict and type(fields.get("format")) is int and fields["format"] == 1:
+        fields = dict(fields)
+        del fields["format"]
+        content = {"format": FORMAT, "kind": "result", "fields": fields}
+    else:
+        raise DamagedResultError(f"{_OLD_NAMES[0]} is not of format 1.")
+    with _files.open_regular(folder / _OLD_NAMES[1]) as file:
+        return content, archive.read_npz(file)
+
+
+def _result_of(content: Any, arrays: Arrays) -> Result | SweepResult:
+    if type(content) is not dict or type(content.get("format")) is not int:
+        raise DamagedResultError("it has no format.")
+    if content["format"] != FORMAT:
+        raise DamagedResultError(
+            f"it has format {content['format']}, and this version of pipla reads 1 and {FORMAT}."
+        )
+    if set(content) != {"format", "kind", "fields"} or content["kind"] not in _CLASSES:
+        raise DamagedResultError("it is of an unknown kind.")
+    result = decode(_CLASSES[content["kind"]], "result", content["fields"], arrays)
+    if arrays:
+        raise DamagedResultError(f"it has arrays that nothing names: {sorted(arrays)[0]!r}.")
+    _check_consistent(result)
+    return result
+
+
+def _check_consistent(result: Result | SweepResult) -> None:
+    """What the methods of a result and `resume` rely on."""
+    snapshot = result.snapshot
+    counts = (result.num_steps, result.burn_in, snapshot.moments_every, snapshot.particles_every)
+    if any(count is not None and not 0 <= count <= _MOST_STEPS for count in counts):
+        raise DamagedResultError("num_steps, burn_in or a period is not a number of steps.")
+    if 0 in (snapshot.moments_every, snapshot.particles_every):
+        raise DamagedResultError("moments_every or particles_every is 0.")
+    steps = max(result.num_steps, 1)
+    sweep = () if isinstance(result, Result) else np.shape(result.finite)
+    lead = (*sweep, steps)
+    for leaf in _floats("theta_trace", result.theta_trace):
+        if leaf.shape[: len(lead)] != lead:
+            raise DamagedResultError("theta_trace does not have num_steps rows.")
+    grid = len(lead) - 1
+    particles = _floats("particles", result.particles)
+    if len({leaf.shape[: grid + 1] for leaf in particles}) != 1 or particles[0].ndim <= grid:
+        raise DamagedResultError("particles has leaves with different numbers of particles.")
+    if any(leaf.shape[:grid] != lead[:grid] for leaf in particles):
+        raise DamagedResultError("particles does not have the axes of the sweep.")
+    structures = {str(jax.tree.structure(tree)) for tree in (result.x_mean, result.x_variance)}
+    if len(structures) != 1:
+        raise DamagedResultError("x_mean and x_variance have different structures.")
+    if isinstance(result, Result):
+        _check_saved(result, particles)
+    else:
+        for name, kind in {"finite": "b", "last_finite": "i", "prox_gap": "f"}.items():
+            array = getattr(result, name)
+            if np.shape(array) != lead[:2] or len(lead) != 3 or array.dtype.kind != kind:
+                raise DamagedResultError(f"{name} does not have the axes of the sweep.")
+        if not is_key(result.keys) or result.keys.shape != lead[1:2]:
+            raise DamagedResultError("keys is not one random key per replicate.")
+    if not all(isinstance(leaf, np.ndarray) for leaf in snapshot.leaves):
+        raise DamagedResultError("the snapshot is not a tuple of arrays.")
+    if snapshot.key().shape != ((math.prod(sweep),) if sweep else ()):
+        raise DamagedResultError("the key of the snapshot has a wrong shape.")
+
+
+def _check_saved(result: Result, particles: list[np.ndarray]) -> None:
+    if type(result.numbers) is not dict:
+        raise DamagedResultError("numbers is not a dict.")
+    if result.saved_particles is None:
+        return
+    saved = _floats("saved_particles", result.saved_particles)
+    if result.snapshot.particles_every is None:
+        raise DamagedResultError("saved_particles is there, but particles_every is not.")
+    rows = result.num_steps // result.snapshot.particles_every
+    if [leaf.shape for leaf in saved] != [(rows, *leaf.shape) for leaf in particles]:
+        raise DamagedResultError("saved_particles does not have the shape of the particles.")
+
+
+def _floats(name: str, tree: PyTree) -> list[np.ndarray]:
+    """The leaves of a tree of real numbers that has some."""
+    leaves = jax.tree.leaves(tree)
+    if not leaves or any(np.asarray(leaf).dtype.kind != "f" for leaf in leaves):
+        raise DamagedResultError(f"{name} does not consist of real numbers.")
+    return leaves
