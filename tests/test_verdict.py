@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.engine.verdict import ConvergenceWarning
+from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.tuning import TheoryWarning
 
 KEY = jax.random.key(0)

@@ -26,6 +26,7 @@ from pipla.algorithms import (
     MetropolisAdjusted,
 )
 from pipla.engine import hooks
+from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.map_estimate import MapEstimate, map_estimate
 from pipla.engine.result import Result, Status
 from pipla.engine.run import resume, run
@@ -56,6 +57,7 @@ __all__ = [
     "SOUL",
     "Adaptive",
     "Annealed",
+    "ConvergenceWarning",
     "GaussianLikelihood",
     "MapEstimate",
     "MetropolisAdjusted",

@@ -10,7 +10,7 @@ PROGRAM = """
 import os, signal, warnings
 warnings.simplefilter("ignore")  # JAX warns of the fork itself
 import jax, pipla
-from pipla.engine.processes import note_first_run, refuse_after_fork
+from pipla.engine.driver import note_first_run, refuse_after_fork
 
 def use_jax():
     (jax.numpy.ones(3) + 1).block_until_ready()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +26,11 @@ CHUNK_SECONDS = 0.25
 #: A chunk takes at least this many times what one of no steps takes: the fixed cost of a chunk
 #: (fetching the memory of many particles) should not matter.
 CHUNK_OVERHEADS = 15
+
+
+#: The process that imported this file, and the one in which the first run began.
+_imported = os.getpid()
+_first_run: int | None = None
 
 
 class History(NamedTuple):
@@ -77,6 +85,7 @@ class Driver(NamedTuple):
         chunk_size: int | None = None,
     ) -> Outcome:
         """Chunk after chunk until step `until`, an interruption or a non-finite value."""
+        note_first_run()
         # The buffer does not depend on chunk_size, so that another one compiles nothing.
         capacity = most = capacity_for(history.carry.state.theta)
         if chunk_size is not None:
@@ -225,3 +234,39 @@ def _take_lanes(which: np.ndarray, there: PyTree, here: PyTree) -> PyTree:
         return jax.numpy.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b)
 
     return jax.tree.map(leaf, there, here)
+
+
+# JAX works with threads, and `os.fork` copies the memory of a process but not its threads: in the
+# child the first computation waits for ever. (`multiprocessing` forks by default on Linux before
+# Python 3.14.) #
+
+
+def note_first_run() -> None:
+    """Remember the process in which the first run began. Called when a run begins."""
+    global _first_run
+    if _first_run is None:
+        _first_run = os.getpid()
+
+
+def refuse_after_fork() -> None:
+    """Raise an error in a process that was forked from one that had used JAX."""
+    here = os.getpid()
+    if _first_run == here or (_first_run is None and _imported == here):
+        return
+    if _first_run is not None or _jax_was_inherited():
+        raise RuntimeError(
+            "this process was forked from one that had already used JAX, and JAX would hang in "
+            "it. Start processes with multiprocessing.get_context('spawn'), or fork before the "
+            "first use of JAX. Threads work, and pipla.sweep runs many settings in one process."
+        )
+
+
+def _jax_was_inherited() -> bool:
+    """Whether JAX has started, but none of its threads are in this (forked) process."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    started = getattr(bridge, "backends_are_initialized", lambda: False)()
+    try:
+        threads = len(os.listdir("/proc/self/task"))
+    except OSError:  # not Linux: better a run that may hang than a refusal without reason
+        return False
+    return started and threads <= threading.active_count()

@@ -17,11 +17,11 @@ from jaxtyping import Array, Key, PyTree
 from pipla import _checks
 from pipla.algorithms.base import Algorithm, Curvature
 from pipla.engine.chunk import Program, start
-from pipla.engine.driver import Driver, History, Outcome
+from pipla.engine.diagnostics import doubts, outside, warn_of
+from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback, Progress
 from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
 from pipla.engine.save import Save
-from pipla.engine.verdict import doubts, outside, warn_of
 from pipla.models.model import Model, checked_point
 from pipla.tuning.conditions import broken_conditions, warn_broken
 from pipla.tuning.curvature import LocalGeometry
@@ -64,6 +64,7 @@ def run(
         A `Result`. Ctrl-C returns what there is, with `status` INTERRUPTED. A non-finite value
         ends the run with the last good state and `status` NONFINITE.
     """
+    refuse_after_fork()
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)
     _checks.random_key("key", key)
@@ -112,10 +113,14 @@ def resume(
         raise TypeError(
             f"result must be a pipla.Result or the folder of one, got {type(result).__name__}."
         )
-    if not isinstance(result, Result):
-        from pipla.engine.storage import load
+    from pipla.engine.storage import load, with_stored_numbers
 
-        result = load(result)
+    refuse_after_fork()
+    if not isinstance(result, Result):
+        loaded = load(result)
+        if not isinstance(loaded, Result):
+            raise TypeError("result holds a sweep; resume it with `pipla.load(path).resume(...)`.")
+        result = loaded
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     algorithm = algorithm if algorithm is not None else result.algorithm
     if algorithm is None:
@@ -132,6 +137,7 @@ def resume(
         )
     save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
     checked_algorithm(algorithm)
+    algorithm = with_stored_numbers(algorithm, result.numbers)
     algorithm.completed(_OriginalRun())
     theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
     particles = jax.tree.map(jnp.asarray, result.particles)

@@ -22,8 +22,8 @@ from pipla import _files
 from pipla.algorithms.base import Algorithm
 from pipla.engine import archive
 from pipla.engine.archive import DamagedResultError
+from pipla.engine.driver import refuse_after_fork
 from pipla.engine.packing import Arrays, decode, encode, is_key, numbers_of
-from pipla.engine.processes import refuse_after_fork
 from pipla.engine.result import Result
 from pipla.engine.sweep import SweepResult
 

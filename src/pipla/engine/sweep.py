@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from pipla.algorithms.base import Algorithm
 from pipla.engine.chunk import Program, start
 from pipla.engine.devices import mesh_for, place
 from pipla.engine.diagnostics import monte_carlo_error
-from pipla.engine.driver import Driver, History, Outcome
+from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Snapshot, Status, restored, snapshot_of
 from pipla.engine.run import (
@@ -97,6 +98,20 @@ class SweepResult:
         """Theta after the last step."""
         return jax.tree.map(lambda t: t[:, :, -1], self.theta_trace)
 
+    def save(self, path: str | Path) -> Path:
+        """Write the result to a folder of its own, in one step; `pipla.load` reads it."""
+        from pipla.engine.storage import save  # which needs to know what a result is
+
+        return save(self, path)
+
+    def __repr__(self) -> str:
+        settings, replicates = self.finite.shape
+        return (
+            f"SweepResult({settings} settings × {replicates} replicates, {self.num_steps} steps, "
+            f"{int(self.finite.sum())} of {self.finite.size} finite, {self.seconds:.2f} s, "
+            f"{self.status.value})"
+        )
+
     def resume(
         self,
         model: Model,
@@ -172,6 +187,7 @@ def sweep(
 
     When JAX has several devices that divide the number of runs, the runs are distributed over them.
     """
+    refuse_after_fork()
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)
     num_replicates = _checks.integer("num_replicates", num_replicates, least=1)
