@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def enable_cache(folder: str | Path | None = None) -> Path | None:
@@ -38,13 +39,14 @@ def enable_cache(folder: str | Path | None = None) -> Path | None:
         return None
     import jax
 
-    if jax.config.jax_compilation_cache_dir is not None:
-        return Path(jax.config.jax_compilation_cache_dir)
+    config: Any = jax.config  # whose options no type checker sees
+    if config.jax_compilation_cache_dir is not None:
+        return Path(config.jax_compilation_cache_dir)
     folder = _private(Path(folder) if folder is not None else default_folder())
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    config.update("jax_compilation_cache_dir", str(folder))
     # JAX leaves out what compiles in less than a second; a start is made of such programs.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     _notice_new_folder()
     return folder
 
