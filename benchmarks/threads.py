@@ -1,9 +1,10 @@
 """One core or all of them: a PIPGLA run on the paper's logistic regression, and replicates of it.
 
-Run by `make bench`, after `logistic.py`, whose problem this is. Every setting has a process of its
-own, because XLA sizes its thread pool once. The processes live side by side and work in turns, and
-ratios are taken within a turn: on a shared machine the best times of processes one after the other
-differ by several percent between two runs of the same thing.
+Run by `make bench`, after `logistic.py`, whose problem this is. First it prints how many cores a
+large product of the user's own keeps busy, without and with pipla imported. Every setting has a
+process of its own, because XLA sizes its thread pool once. The processes live side by side and work
+in turns, and ratios are taken within a turn: on a shared machine the best times of processes one
+after the other differ by several percent between two runs of the same thing.
 """
 
 from __future__ import annotations
@@ -19,16 +20,29 @@ from logistic import STEP_SIZE, STEPS, pipla_run, regression
 
 TURNS = 7
 ROUNDS = 5
+LARGE = 2500
+PRODUCT = """
+import {modules}, jax, jax.numpy as jnp, time
+a = jnp.ones(({size}, {size})); product = jax.jit(lambda a: a @ a); product(a).block_until_ready()
+wall, cpu = time.perf_counter(), time.process_time()
+for _ in range(5): product(a).block_until_ready()
+print((time.process_time() - cpu) / (time.perf_counter() - wall))
+"""
 PAIRS = 9  # rounds for the question whether a second core in sight costs anything
 
 
 def main() -> None:
     if len(sys.argv) > 1:
         os.sched_setaffinity(0, set(map(int, sys.argv[2].split(","))))
-        _serve({"single": lambda: pipla_run("exact"), "sweep": _sweep}[sys.argv[1]]())
+        jobs = {"single": lambda: pipla_run("exact"), "large": _large, "sweep": _sweep}
+        _serve(jobs[sys.argv[1]]())
         return
     cores = os.sched_getaffinity(0)
     one = {min(cores)}
+    print(f"Cores that a product of {LARGE} by {LARGE} matrices keeps busy (CPU time / time):")
+    for name in ("jax", "jax, pipla"):
+        print(f"  after `import {name}`".ljust(44), f"{_cores_busy(name):5.2f}")
+    alone = {"PJRT_NPROC": "1"}  # what one_thread_per_device() sets
     print(f"Seconds per {STEPS} steps of one run, and how long that is beside the first (range):")
     pinned, visible = ("single", one, {}), ("single", cores, {})
     _print_turns(
@@ -38,17 +52,19 @@ def main() -> None:
             "one run, pinned to one core": pinned,
             "the same again: what noise does": pinned,
             "one run, all cores visible (default)": visible,
+            "the same, one_thread_per_device()": ("single", cores, alone),
         },
     )
-    pool = ("single", cores, {"PIPLA_THREADS": "all"})
+    print(f"Seconds per step with two products of {LARGE} by {LARGE} matrices:")
     _print_turns(
         ROUNDS,
-        TURNS,
+        2,
         {
-            "one run, all cores visible (default)": visible,
-            "one run, all cores, XLA's own thread pool": pool,
+            "one run, all cores visible (default)": ("large", cores, {}),
+            "the same, one_thread_per_device()": ("large", cores, alone),
         },
     )
+    print("Seconds per replicate:")
     _print_turns(
         ROUNDS,
         2,
@@ -98,6 +114,35 @@ def _in_turns(turns: int, settings: dict) -> dict[str, list[float]]:
     for child in children.values():
         child.communicate()
     return times
+
+
+def _cores_busy(modules: str) -> float:
+    code = PRODUCT.format(modules=modules, size=LARGE)
+    children = [
+        subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+        for _ in range(3)
+    ]
+    return median(float(child.stdout) for child in children)
+
+
+def _large() -> Callable[[], float]:
+    """Seconds for a step whose gradient has two large products, after compilation."""
+    import jax
+    import jax.numpy as jnp
+
+    import pipla
+
+    matrix = jax.random.normal(jax.random.key(0), (LARGE, LARGE)) / LARGE
+    model = pipla.Model(lambda theta, x, a: jnp.sum((a @ x) ** 2), pipla.prox.L1(), matrix)
+    particles = jnp.ones((1, LARGE, LARGE))
+    algorithm = pipla.PGLA(step_size=STEP_SIZE)
+    settings = {"theta": jnp.zeros(()), "particles": particles, "key": jax.random.key(0)}
+
+    def job() -> float:
+        return pipla.run(model, algorithm, **settings, num_steps=3, check=False).seconds / 3
+
+    job()
+    return job
 
 
 def _sweep() -> Callable[[], float]:

@@ -1,4 +1,4 @@
-"""One thread per CPU device: an explicit call, before JAX starts, unless the user chose otherwise."""
+"""Threads: pipla leaves XLA's pool to the user, and limits it only by an explicit call."""
 
 import os
 import subprocess
@@ -49,3 +49,20 @@ def test_after_jax_has_started_it_warns_and_changes_nothing():
     printed, warned = run_python(code)
     assert printed == ["False", "None"]
     assert "has no effect: JAX has already started" in warned
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread")
+def test_a_large_product_has_the_same_threads_with_pipla_as_without():
+    # The names of the threads, not their time: other work on the machine must not matter.
+    product = (
+        "import glob, jax, jax.numpy as jnp; a = jnp.ones((2500, 2500)); "
+        "jax.jit(lambda a: a @ a)(a).block_until_ready(); "
+        "names = [open(f).read() for f in glob.glob('/proc/self/task/*/comm')]; "
+        "print(sum('Eigen' in name for name in names))"
+    )
+    (without,), _ = run_python(product)
+    (with_pipla,), _ = run_python("import pipla; " + product)
+    (limited,), _ = run_python(CALL.replace("print", "") + product)
+    assert int(without) > int(limited)
+    assert with_pipla == without

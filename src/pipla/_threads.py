@@ -1,13 +1,17 @@
 """One thread per CPU device, which suits programs of many small steps.
 
-A Langevin step is a sequence of many small operations. XLA splits each of them over its thread pool
-and waits for the last thread; waking a thread costs as much as the work it takes over. A program of
-small steps therefore runs up to twice (on busy machines four times) slower with the pool than
-without. Cores are better used by whole runs (`pipla.sweep` distributes replicates over devices) or
-by groups of particles. `make bench` measures the difference.
+A Langevin step is a sequence of many small operations. XLA hands them to the threads of its pool,
+and handing over costs as much as a small operation itself. On a quiet machine a program of small
+steps takes a little longer with the pool than without, and more CPU time; on a busy one, where a
+thread may wait for its core, up to several times as long. `make bench` measures the difference.
+Cores are better used by whole runs (`pipla.sweep` distributes replicates over devices).
 
-Importing pipla sets no environment variable. Call `one_thread_per_device()` yourself, before JAX
-touches a device; the command line `pipla` does so. GPUs and TPUs are not affected.
+The pool belongs to the process. No compiler option of jaxlib 0.10 keeps a single program off it:
+`xla_cpu_multi_thread_eigen`, `xla_cpu_scheduler_type`, `xla_cpu_experimental_ynn_fusion_type` and
+`xla_cpu_use_xnnpack` were tried, alone and together, and the steps still moved between threads.
+Large products need the pool. Therefore importing pipla sets no environment variable. Call
+`one_thread_per_device()` yourself, before JAX touches a device; the command line `pipla` does so.
+GPUs and TPUs are not affected.
 """
 
 from __future__ import annotations

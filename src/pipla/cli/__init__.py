@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
+from pipla._cache import enable_cache
 from pipla._extras import MissingExtraError, extra
 from pipla._threads import one_thread_per_device
 
 
 def main() -> None:
-    """The entry point `pipla`: one CPU device per core, each with one thread."""
+    """The entry point `pipla`: one CPU device per core, each with one thread; cached programs."""
     try:
         with extra("cli", "the command line"):
             from pipla.cli.app import app
@@ -19,6 +21,9 @@ def main() -> None:
         raise SystemExit(2) from None
     one_thread_per_device()
     _one_device_per_core()
+    # Without a folder of one's own (no home, a full or read-only disk) it works, only slower.
+    with contextlib.suppress(OSError, RuntimeError):
+        enable_cache()
     app()
 
 

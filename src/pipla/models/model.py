@@ -177,14 +177,14 @@ class Model(eqx.Module):
                     f"smooth must return a real floating scalar, got dtype {value.dtype}; "
                     "it is minus a log density."
                 )
-        value = jax.eval_shape(self.nonsmooth.value, theta, x)
+        value = _shape_of_result(self.nonsmooth.value, theta, x)
         if value.shape != ():
             raise ValueError(
                 f"nonsmooth must have a scalar value, but {type(self.nonsmooth).__name__}.value "
                 f"has shape {value.shape}."
             )
-        lam = jnp.ones((), _trees.dtype(x))
-        point = jax.eval_shape(self.nonsmooth.prox, theta, x, lam, lam)
+        lam = jax.ShapeDtypeStruct((), _trees.dtype(x))
+        point = _shape_of_result(self.nonsmooth.prox, theta, x, lam, lam)
         given = jax.tree.map(_shape_of, (theta, x))
         if jax.tree.map(_shape_of, point) != given:
             raise ValueError(
@@ -202,7 +202,7 @@ class Model(eqx.Module):
         if number == 1 or any(leaf.ndim > 1 for leaf in jax.tree.leaves(particles)):
             return
         try:
-            as_one = jax.eval_shape(self.potential, theta, particles)
+            as_one = _shape_of_result(self.potential, theta, particles)
         except Exception:  # a user's function may raise anything at a shape it is not made for
             return
         if as_one.shape == ():
@@ -214,7 +214,7 @@ class Model(eqx.Module):
 
     def _smooth_shape(self, theta: PyTree, x: PyTree) -> Any:
         try:
-            return jax.eval_shape(self.smooth_value, theta, x)
+            return _shape_of_result(self.smooth_value, theta, x)
         except (TypeError, ValueError) as error:
             kind = ValueError if isinstance(error, ValueError) else TypeError
             raise kind(
@@ -275,6 +275,15 @@ def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTre
     theta, particles = _trees.one_dtype((theta, particles))
     model.check(theta, particles)
     return theta, particles
+
+
+def _shape_of_result(function: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
+    """`jax.eval_shape` without its cache.
+
+    The cache compares bound methods, and so every number of two terms, on the device: three
+    programs to compile. A new function is equal to no other.
+    """
+    return jax.eval_shape(lambda *values: function(*values), *arguments)
 
 
 def _shape_of(leaf: Any) -> str:

@@ -7,6 +7,8 @@ iteration at the given points, so it is a local number: start where the run star
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -43,43 +45,46 @@ class LocalGeometry:
         data the likelihood is flat, and Newton's step would leave for good.
         """
         if self._theta_scale is None:
-            one = _trees.first(self.particles)
-            ratios = stiffness_ratios(
-                self.model, self.theta, first_particles(self.particles, THETA_PROBES)
+            # Sizes alone count here: an x in which all elements share one place in memory.
+            one = jax.tree.map(
+                lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape[1:]),
+                self.particles,
             )
             everything = _trees.size(one)
+            sizes = self.model.nonsmooth.coupled_sizes(self.theta, one)
+            ratios = stiffness_ratios(self.model, self.theta, self.particles)
+
+            # In NumPy: every JAX operation outside a compiled program is compiled by itself.
+            def leaf_scale(size: int | None, ratio: Array, leaf: Array) -> Array:
+                if size is not None:
+                    value: Any = 1 / size
+                else:
+                    value = min(float(ratio), 1.0) if float(ratio) > 0 else 1 / everything
+                return jax.device_put(np.asarray(value, leaf.dtype))
+
             self._theta_scale = jax.tree.map(
-                lambda size, ratio, leaf: (
-                    jnp.where(ratio > 0, jnp.minimum(ratio, 1.0), 1 / everything).astype(leaf.dtype)
-                    if size is None
-                    else jnp.asarray(1 / size, leaf.dtype)
-                ),
-                self.model.nonsmooth.coupled_sizes(self.theta, one),
-                ratios,
-                self.theta,
-                is_leaf=lambda leaf: leaf is None,
+                leaf_scale, sizes, ratios, self.theta, is_leaf=lambda leaf: leaf is None
             )
         return self._theta_scale
 
     def curvature(self, theta_scale: PyTree) -> Curvature:
         """The curvature of g1 in the metric of this scale. Parts whose scale is 0 do not count."""
         scale = jax.tree.map(
-            lambda p, t: jnp.asarray(p, t.dtype),
+            lambda p, t: np.asarray(p, t.dtype),
             jax.tree.broadcast(theta_scale, self.theta),
             self.theta,
         )
-        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(scale)]
+        numbers = jax.tree.leaves(scale)
         for known, curvature in self._curvatures:
             if all(map(np.array_equal, known, numbers)):
                 return curvature
-        particles = first_particles(self.particles, self.probes)
-        curvature = _extremes(self.model, self.theta, particles, scale)
+        curvature = _extremes(self.model, self.theta, self.particles, scale, self.probes)
         self._curvatures.append((numbers, curvature))
         return curvature
 
     def largest_smoothing(self) -> float:
         """The largest smoothing for which the joint prox stays in theta's own basin."""
-        one = _trees.first(self.particles)
+        one = _one_particle(self.particles)
         return float(self.model.nonsmooth.largest_smoothing(self.theta, one))
 
 
@@ -89,9 +94,15 @@ def stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
     return _stiffness(model, theta, x) if known is None else known
 
 
-def first_particles(particles: PyTree, most: int) -> PyTree:
-    """The first `most` particles."""
-    return jax.tree.map(lambda leaf: leaf[:most], particles)
+def _one_particle(particles: PyTree) -> PyTree:
+    """The first particle. On the CPU NumPy slices it: JAX would compile a program for that."""
+
+    def one(leaf: Array) -> Array:
+        if any(device.platform != "cpu" for device in leaf.devices()):
+            return leaf[0]
+        return jax.device_put(np.asarray(leaf)[0])
+
+    return jax.tree.map(one, particles)
 
 
 @eqx.filter_jit
@@ -102,7 +113,10 @@ def _stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
 
 
 @eqx.filter_jit
-def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> Curvature:
+def _extremes(
+    model: Model, theta: PyTree, particles: PyTree, scale: PyTree, probes: int
+) -> Curvature:
+    particles = _first(particles, probes)
     root = jax.tree.map(jnp.sqrt, (scale, model.particle_scale(theta, particles)))
 
     def at(x: PyTree) -> Curvature:
@@ -115,12 +129,17 @@ def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> 
         start = jax.tree.map(
             lambda v, r: jnp.where(r > 0, v, 0), _random_direction((theta, x)), root
         )
-        extreme = _trees.dominant_eigenvalue(times, start)
-        # Shifted by the dominant eigenvalue the other end of the spectrum dominates.
-        other = _trees.dominant_eigenvalue(
-            lambda v: jax.tree.map(lambda h, u: h - extreme * u, times(v), v), start
-        )
-        ends = jnp.stack([extreme, extreme + other])
+
+        # Shifted by the dominant eigenvalue the other end of the spectrum dominates. A loop over
+        # the two ends, the first with shift 0: XLA then compiles the power iteration once.
+        def end(number: Array, ends: Array) -> Array:
+            shift = ends[0]
+            value = _trees.dominant_eigenvalue(
+                lambda v: jax.tree.map(lambda h, u: h - shift * u, times(v), v), start
+            )
+            return ends.at[number].set(shift + value)
+
+        ends = jax.lax.fori_loop(0, 2, end, jnp.zeros(2, _trees.dtype(x)))
         return Curvature(jnp.max(jnp.abs(ends)), jnp.min(ends))
 
     ends = jax.vmap(at)(particles)
@@ -130,6 +149,7 @@ def _extremes(model: Model, theta: PyTree, particles: PyTree, scale: PyTree) -> 
 @eqx.filter_jit
 def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
     r"""$L_x / L_\theta$ for each leaf of theta; 0 where the smooth part does not curve in it."""
+    particles = _first(particles, THETA_PROBES)
     root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, particles))
     leaves, structure = jax.tree.flatten(theta)
 
@@ -152,6 +172,11 @@ def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
     return jax.tree.map(
         lambda b: jnp.where(b > 0, stiffest / jnp.where(b > 0, b, 1.0), 0.0), blocks
     )
+
+
+def _first(particles: PyTree, most: int) -> PyTree:
+    """The first `most` particles, sliced inside the compiled program."""
+    return jax.tree.map(lambda leaf: leaf[:most], particles)
 
 
 def _random_direction(like: PyTree) -> PyTree:
