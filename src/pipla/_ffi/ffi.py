@@ -265,7 +265,7 @@ def target(module: str, dtype: Any) -> str | None:
 
 def _registered(module: str, dtype: np.dtype) -> str | None:
     """The kernel's name. It is compiled now if it never was."""
-    name = f"{module}_{dtype.name}".replace(".", "_")
+    name = f"pipla_{module.rpartition('.')[2]}_{dtype.name}"
     try:
         kernel = importlib.import_module(module)
     except ImportError:  # no numba, or none for this version of NumPy
