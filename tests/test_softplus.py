@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipla.models.likelihoods import even_softplus
-from pipla.problems.logistic_regression import potential
+from pipla.models.likelihoods import Logistic, even_softplus
 
 odd_sigmoid = jnp.vectorize(jax.grad(even_softplus))
 FAR = np.array([0.0, 1e-30, 1e-6, 0.5, 16.0, 88.0, 1e4, 1e30, np.inf])
@@ -52,11 +51,11 @@ def test_the_even_part_is_softplus_less_half_its_argument():
 
 def test_the_potential_is_minus_the_log_likelihood():
     rng = np.random.default_rng(0)
-    features, x = rng.uniform(-1, 1, (5, 40)), rng.normal(0, 4, 5)
+    features, x = rng.uniform(-1, 1, (40, 5)), rng.normal(0, 4, 5)
     labels = (rng.uniform(size=40) < 0.5).astype(float)
-    chance = 1 / (1 + np.exp(-x @ features))
+    chance = 1 / (1 + np.exp(-features @ x))
     exact = -np.sum(labels * np.log(chance) + (1 - labels) * np.log(1 - chance))
-    data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels)}
-    value, slope = jax.value_and_grad(potential, argnums=1)(jnp.zeros(()), jnp.asarray(x), data)
+    potential = Logistic(features, labels)
+    value, slope = jax.value_and_grad(lambda x: potential(jnp.zeros(()), x))(jnp.asarray(x))
     np.testing.assert_allclose(value, exact, rtol=1e-5)
-    np.testing.assert_allclose(slope, features @ (chance - labels), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(slope, features.T @ (chance - labels), rtol=1e-4, atol=1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipla import prox
-from pipla.prox._kernels import ffi
+from pipla._ffi import ffi
 
 pytest.importorskip("numba")
 x = jnp.linspace(-1, 1, 20, dtype=jnp.float32).reshape(4, 5)

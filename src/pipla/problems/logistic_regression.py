@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from pipla import _checks
-from pipla.models.likelihoods import even_softplus
+from pipla.models.likelihoods import Logistic
 from pipla.models.model import Model
 from pipla.problems.base import Problem, find_data
 from pipla.prox import LaplaceLocation, UniformBox
@@ -30,7 +29,6 @@ def logistic(
     The prior is $x_i \sim \mathrm{Laplace}(\theta, 1)$ or $x_i \sim U(-\theta, \theta)$.
     Covariates are uniform on $(-1, 1)$. Data are drawn by the paper's recipe from `seed`, or are
     the authors' own (`authors=True`, from `$PIPLA_DATA`). `approximation` is passed to the term.
-    The model's data are `features`, one observation per column, and `labels`.
     """
     _checks.choice("prior", prior, ("laplace", "uniform"))
     truth = TRUTH[prior]
@@ -45,11 +43,6 @@ def logistic(
         else:
             x = rng.uniform(-truth, truth, size=dimension)
         labels = rng.uniform(size=observations) < 1 / (1 + np.exp(-features @ x))
-    float_type = jnp.result_type(float)
-    data = {
-        "features": jnp.asarray(features.T, float_type),
-        "labels": jnp.asarray(labels, float_type),
-    }
     term: Term
     if prior == "laplace":
         term = LaplaceLocation(scale=1.0, approximation=approximation)
@@ -57,20 +50,9 @@ def logistic(
         term = UniformBox(approximation=approximation)
     return Problem(
         name=f"logistic, {prior}",
-        model=Model(potential, term, data=data),
+        model=Model(Logistic(features, labels), term),
         theta=jnp.zeros(()) if prior == "laplace" else jnp.ones(()),
         dimension=features.shape[1],
         truth=truth,
         maximiser=None,
     )
-
-
-def potential(theta: Array, x: Array, data: dict[str, Array]) -> Float[Array, ""]:
-    r"""$\sum_j \log(1 + e^{z_j}) - y_j z_j$ with $z = x V$, one observation per column of $V$.
-
-    With one observation per row, XLA's products over all particles would run along the short side
-    of the matrix and take longer. The sum is computed in the symmetric form
-    $\log(2 \cosh(z_j/2)) + (1/2 - y_j) z_j$.
-    """
-    z = x @ data["features"]
-    return jnp.sum(even_softplus(z) + (0.5 - data["labels"]) * z)

@@ -20,7 +20,7 @@ from pipla._checks import (
     require_floating,
     require_smoothing,
 )
-from pipla.prox._kernels.ffi import on_cpu
+from pipla._ffi.ffi import on_cpu
 from pipla.prox._kernels.tv import native_solver, native_value
 from pipla.prox.base import Iterative, Scalar, Solution, add_up
 from pipla.prox.norms import euclidean

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from pipla.prox._kernels import ffi
+from pipla._ffi import ffi
 
 #: (x, shift, tolerance, warm) -> (u, dual, gap)
 Solver = Callable[[Array, Array, Array, tuple[Array, ...]], tuple[Array, tuple[Array, ...], Array]]
@@ -93,7 +93,7 @@ def _kernel(
 ) -> Kernel | None:
     active = [axis for axis in sorted(axes) if shape[axis] > 1]
     layout = _layout(shape, active)
-    target = ffi.target("tv_sweep", dtype) if layout is not None else None
+    target = ffi.target("pipla.prox._kernels.tv_sweep", dtype) if layout is not None else None
     if layout is None or target is None:
         return None
     numbers = np.array([*layout, len(axes), isotropic, max_iterations], np.int64)

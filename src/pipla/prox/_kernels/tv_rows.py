@@ -19,7 +19,7 @@ from numba.core import types
 from numba.core.compiler import Flags
 from numba.core.cpu_options import FastMathOptions
 
-from pipla.prox._kernels.frame import FASTMATH, compiled, inlined, intrinsic, offset
+from pipla._ffi.frame import FASTMATH, compiled, inlined, intrinsic, offset
 
 #: Where a row is: at the top or the bottom of its plane, in the first or the last plane.
 TOP, BOTTOM, FRONT, BACK = 1, 2, 4, 8

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipla.prox._kernels.frame import (
+from pipla._ffi.frame import (
     attribute,
     batch_size,
     compiled,
@@ -354,7 +354,10 @@ def _serve(frame: Any, like: Any) -> Any:
 
 def address(dtype: np.dtype) -> int:
     """The address of the handler for arrays of `dtype`."""
-    like, source = dtype.type(0), source_hash("tv_sweep", "tv_rows")
+    like, source = (
+        dtype.type(0),
+        source_hash("pipla.prox._kernels.tv_sweep", "pipla.prox._kernels.tv_rows"),
+    )
 
     def enter(frame: int) -> int:
         return _serve(frame, like) if source else 0

@@ -1,85 +1,19 @@
-r"""The smooth part of a model: likelihoods, and what can be done with them exactly."""
+r"""Gaussian observations of a linear map, and what can be done with them exactly."""
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.interpreters import partial_eval
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
 from pipla._trees import Address
+from pipla.models.likelihoods.base import Likelihood, Scalar
 from pipla.operators.eigenbasis import Eigenbasis
 from pipla.operators.linear import Operator
-
-Scalar = Float[Array, ""]
-
-
-class Likelihood(eqx.Module):
-    r"""Minus a log likelihood, $g_1(\theta, x)$, for one particle x.
-
-    A subclass writes `__call__`. The other methods are abilities: a likelihood that has one
-    overrides it, and the default, `None`, says that it has not. Algorithms ask here and nowhere
-    else.
-    """
-
-    @abc.abstractmethod
-    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
-        """The potential $g_1(\\theta, x)$."""
-
-    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
-        """Whether the value depends on theta."""
-        program = jax.make_jaxpr(lambda theta: self(theta, x, data))(theta).jaxpr
-        _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
-        return any(used)
-
-    def flow(self, theta: PyTree, x: PyTree, time: PyTree, noise: PyTree) -> PyTree | None:
-        r"""Where $\mathrm{d}X = -\nabla_x g_1\,\mathrm{d}t + \sqrt2\,\mathrm{d}W$ is after `time`.
-
-        `noise` is $\sqrt{2h}\,\xi$ for the time $h$ and standard normals $\xi$.
-        """
-        return None
-
-    def resolvent(self, theta: PyTree, x: PyTree, lam: PyTree) -> PyTree | None:
-        """The proximal map of $g_1$ over x."""
-        return None
-
-    def stiffness(self, theta: PyTree) -> Array | None:
-        """The largest eigenvalue of the Hessian in x, where it is known for every x."""
-        return None
-
-    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree | None:
-        """Theta where the mean of $g_1$ over the particles is smallest."""
-        return None
-
-    def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
-        """An eigenbasis of the Hessian in x, or of a matrix near it."""
-        return None
-
-    def rows(self, indices: Array) -> Likelihood | None:
-        """The likelihood of these observations alone."""
-        return None
-
-
-class Function(Likelihood):
-    """A plain function `(theta, x, data) -> scalar` as a likelihood without abilities."""
-
-    function: Callable[[PyTree, PyTree, PyTree], Scalar]
-
-    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
-        return self.function(theta, x, data)
-
-
-class Flat(Likelihood):
-    """No likelihood: the whole potential is in the non-smooth term."""
-
-    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
-        return jnp.zeros((), _trees.dtype(x))
 
 
 class Gaussian(Likelihood):
@@ -192,35 +126,6 @@ class Gaussian(Likelihood):
 
     def _residual(self, x: Array) -> Array:
         return self.operator.apply(x) - self.observations.astype(x.dtype)
-
-
-@jax.custom_jvp
-def even_softplus(z: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""$\log(2 \cosh(z/2))$, the even part of $\log(1 + e^z)$; the odd part is $z/2$.
-
-    Its derivative is $\tanh(z/2)/2$. JAX's own would go through the value, with an exponential and
-    a logarithm per element, and make a run of logistic regression twice as slow.
-    """
-    return jnp.logaddexp(0.5 * z, -0.5 * z)
-
-
-@even_softplus.defjvp
-def _even_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (z,), (dz,) = primals, tangents
-    return even_softplus(z), dz * (0.5 * jnp.tanh(0.5 * z))
-
-
-def as_likelihood(smooth: Any) -> Likelihood:
-    """A likelihood as it is, a function wrapped, `None` as a flat one."""
-    if isinstance(smooth, Likelihood):
-        return smooth
-    if smooth is None:
-        return Flat()
-    if not callable(smooth):
-        raise TypeError(
-            f"smooth must be a function (theta, x, data) -> scalar, got {type(smooth).__name__}."
-        )
-    return Function(smooth)
 
 
 def _mean_decay(exponent: Array) -> Array:

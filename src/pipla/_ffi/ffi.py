@@ -3,7 +3,7 @@ r"""Kernels compiled by numba in JAX programs on CPUs, through XLA's foreign fun
 Numba and the kernels are imported when they are first needed. Without numba, on other platforms and
 with a version of XLA whose call frame has another layout, the JAX twin does the work.
 
-A kernel reads the call frame at fixed offsets (`pipla.prox._kernels.frame`), so a change of layout
+A kernel reads the call frame at fixed offsets (`pipla._ffi.frame`), so a change of layout
 would corrupt memory. Therefore `layout_is_known` runs a probe first, once per process: a handler
 that does nothing but compare the sizes that XLA writes into its structures.
 """
@@ -257,7 +257,7 @@ _REGISTERED: set[str] = set()
 
 
 def target(module: str, dtype: Any) -> str | None:
-    """The name by which XLA calls the kernel in a module of this folder; `None` without one."""
+    """The name by which XLA calls the kernel in this module; `None` where there is none."""
     if dtype not in (np.float32, np.float64) or jax.default_backend() != "cpu":
         return None
     with _LOCK:
@@ -266,9 +266,9 @@ def target(module: str, dtype: Any) -> str | None:
 
 def _registered(module: str, dtype: np.dtype) -> str | None:
     """The kernel's name. It is compiled now if it never was."""
-    name = f"pipla_{module}_{dtype.name}"
+    name = f"pipla_{module.rpartition('.')[2]}_{dtype.name}"
     try:
-        kernel = importlib.import_module(f"pipla.prox._kernels.{module}")
+        kernel = importlib.import_module(module)
     except ImportError:  # no numba, or none for this version of NumPy
         return None
     if not layout_is_known():

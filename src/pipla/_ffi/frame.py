@@ -1,6 +1,6 @@
 r"""XLA's call frame, read in machine code: what all kernels compiled by numba share.
 
-XLA hands over an `XLA_FFI_CallFrame`, whose layout is that of `pipla.prox._kernels.ffi`, read here
+XLA hands over an `XLA_FFI_CallFrame`, whose layout is that of `pipla._ffi.ffi`, read here
 as machine words. Nothing is copied and no lock is taken: a kernel may run in any thread, on several
 devices at once.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic as typed_intrinsic
 
-from pipla.prox._kernels.ffi import (
+from pipla._ffi.ffi import (
     ArrayAttribute,
     Attributes,
     Buffer,
@@ -158,11 +159,12 @@ def is_metadata_query(frame: Any) -> Any:
 
 
 def source_hash(*modules: str) -> str:
-    """A hash of these files of this folder, of this one and of the layout.
+    """A hash of the files of these modules, of this one and of the layout.
 
     Numba's cache depends on the file of the entry and on what the entry encloses: it encloses this.
     """
-    paths = (Path(__file__).with_name(f"{name}.py") for name in ("ffi", "frame", *modules))
+    names = ("pipla._ffi.ffi", __name__, *modules)
+    paths = (Path(str(sys.modules[name].__file__)) for name in names)
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
