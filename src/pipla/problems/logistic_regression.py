@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from pipla import _checks
 from pipla.models.likelihoods import even_softplus
 from pipla.models.model import Model
-from pipla.problems.base import Problem, find_data
+from pipla.problems.base import MOST, Problem, find_data
 from pipla.prox import LaplaceLocation, UniformBox
 from pipla.prox.base import Term
 
@@ -33,6 +33,14 @@ def logistic(
     The model's data are `features`, one observation per column, and `labels`.
     """
     _checks.choice("prior", prior, ("laplace", "uniform"))
+    dimension = _checks.integer("dimension", dimension, least=1, most=MOST)
+    observations = _checks.integer("observations", observations, least=1, most=MOST)
+    if dimension * observations > MOST:
+        raise ValueError(
+            f"dimension times observations must be at most {MOST}, got {dimension * observations}."
+        )
+    seed = _checks.integer("seed", seed, least=0)
+    _checks.boolean("authors", authors)
     truth = TRUTH[prior]
     if authors:
         arrays = find_data(f"logistic_{prior}.npz")
