@@ -305,6 +305,7 @@ def is_concrete(value: Any) -> bool:
 
 
 def is_float(leaf: Any) -> bool:
+    """Whether the leaf is an array of floats."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
@@ -313,6 +314,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def is_none(value: Any) -> bool:
+    """Whether the value is `None`: a leaf where `None` must be kept."""
     return value is None
 
 
@@ -358,6 +360,7 @@ def map_leaves(name: str, function: Any, tree: PyTree) -> PyTree:
 
 
 def structure(tree: PyTree) -> str:
+    """The structure of a pytree for a message; the type of what JAX cannot flatten."""
     try:
         return str(jax.tree.structure(tree))
     except (ValueError, TypeError):
@@ -374,10 +377,11 @@ def show(value: Any) -> str:
 
 
 def where(name: str, path: Any) -> str:
+    """The name of a leaf: the name of its tree and its path."""
     return name + jax.tree_util.keystr(path)
 
 
 def is_strong_float(value: Any, found: Array) -> bool:
-    # Python numbers and weakly typed arrays take the dtype of whatever they meet.
+    """Whether the value decides its dtype: not a Python number, not weakly typed."""
     weak = isinstance(value, float | int) or getattr(found, "weak_type", False)
     return bool(jnp.issubdtype(found.dtype, jnp.floating)) and not weak

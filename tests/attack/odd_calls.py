@@ -1,6 +1,6 @@
 """Odd calls of every public function: each returns, or is refused by a sentence of our own.
 
-    python -m tests.attack.odd_calls --count 10000 [--x64] [--seed 0] [--only Model]
+    python tests/attack/odd_calls.py --count 10000 [--x64] [--seed 0] [--only Model]
 
 One call is a valid call with one or two arguments replaced by odd values. It is *sound* if it
 returns, or if pipla itself raises a ValueError, TypeError, OSError or an error class of its own:
@@ -29,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(ROOT / "src" / "pipla") + os.sep
 #: A call that takes longer than this hangs.
 SECONDS = 60
@@ -274,16 +274,11 @@ class _Hang(BaseException):
 # Many calls. #
 
 
-def perform(numbers: Any, seed: int, only: str = "", most_weight: bool = False) -> Any:
-    """The verdicts of these calls, one after the other, in this process."""
-    import jax
+def perform(numbers: Any, seed: int, only: str = "") -> Any:
+    """For each call a function that makes it in this process, its target and its odd values."""
+    from odd_targets import targets
 
-    from .odd_targets import targets
-
-    jax.config.update("jax_traceback_filtering", "off")
     rows = [target for target in targets() if re.search(only, target.row or target.name)]
-    if most_weight:  # only those that are cheap
-        rows = [target for target in rows if target.name.startswith(("prox.", "blur.", "oper"))]
     odd = _odd_values()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -323,11 +318,11 @@ def _one_process(
     path = folder / f"{first}.jsonl"
     path.touch()
     last = min(first + BATCH, count)
-    command = [sys.executable, "-m", "tests.attack.odd_calls", "--work", str(path)]
+    command = [sys.executable, str(Path(__file__).resolve()), "--work", str(path)]
     command += ["--first", str(first), "--count", str(last), "--seed", str(seed), "--only", only]
     environment = os.environ | {
         "JAX_ENABLE_X64": str(int(x64)),
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYTHONPATH": str(ROOT / "src"),
     }
     with (folder / "output").open("a") as output:
         process = subprocess.Popen(

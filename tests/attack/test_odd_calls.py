@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("sklearn")
 pytest.importorskip("skimage")
 
-from . import odd_calls, odd_targets
+import odd_calls
+import odd_targets
 
 #: Rows of the table whose calls take milliseconds and whose checks are finished.
 CHEAP = r"^prox\.|^term\.(value|on|translate|time_unit|__rmul__|coupled_sizes)|^problems\.g"
