@@ -368,9 +368,10 @@ def structure(tree: PyTree) -> str:
 
 
 def show(value: Any) -> str:
-    """A short `repr` of anything."""
+    """Anything as a short text: an array by its numbers, the rest by its `repr`."""
     try:
-        text = repr(value)
+        is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
+        text = str(value) if is_array else repr(value)
     except Exception:  # an object may raise anything when it is printed, an integer of 5000 digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 200 else text[:200] + "..."
