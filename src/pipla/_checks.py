@@ -5,89 +5,142 @@ Values are checked when they are concrete; inside `jit` and `vmap` only shapes a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import warnings
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-#: What a hyperparameter may be given as.
-Number = float | int | Array | np.ndarray | np.generic
+# Arrays and pytrees of them. #
 
-if TYPE_CHECKING:
 
-    class Hyperparameter:
-        """The type of a field made by `hyperparameter`: given as a `Number`, stored as an `Array`.
+def array(name: str, value: Any) -> Array:
+    """`value` as an array of numbers or booleans, or an error that names it.
 
-        A type checker reads both from this descriptor.
-        """
-
-        def __get__(self, instance: object, owner: Any = None) -> Array: ...
-        def __set__(self, instance: object, value: Number) -> None: ...
-
-    class OptionalHyperparameter:
-        """The type of a field made by `optional_hyperparameter`."""
-
-        def __get__(self, instance: object, owner: Any = None) -> Array | None: ...
-        def __set__(self, instance: object, value: Number | None) -> None: ...
-
-else:
-    Hyperparameter = OptionalHyperparameter = Array
+    Every public function converts through here, so that no error of NumPy or JAX is seen. A
+    masked value is refused, because JAX has no masks. Big-endian and extended-precision numbers,
+    which JAX does not have, are converted.
+    """
+    if isinstance(value, jax.Array):
+        if not _is_number(value.dtype):
+            raise TypeError(f"{name} must be an array of numbers, got dtype {value.dtype}.")
+        return value
+    if np.ma.isMaskedArray(value):
+        hidden = int(np.ma.count_masked(value))
+        if hidden:
+            raise ValueError(
+                f"{name} has {hidden} masked value(s), and a mask would be dropped; "
+                "fill them first, for example with `.filled()`."
+            )
+        value = value.data
+    if isinstance(value, int) and not -(2**31) <= value < 2**31:
+        value = _large_integer(name, value)
+    try:
+        raw = np.asarray(value)
+    except Exception as error:  # an object may raise anything when it is asked for an array
+        raise TypeError(f"{name} must be an array of numbers, got {show(value)}.") from error
+    if not _is_number(raw.dtype):
+        raise TypeError(
+            f"{name} must be an array of numbers, got {show(value)}"
+            + (f" of dtype {raw.dtype}." if isinstance(value, np.ndarray) else ".")
+        )
+    if raw.nbytes > _memory():
+        raise ValueError(
+            f"{name} of shape {raw.shape} would take {raw.nbytes / 2**30:.4g} GiB, "
+            "more than the memory of this machine."
+        )
+    if not raw.dtype.isnative or raw.dtype in (np.longdouble, np.clongdouble):
+        raw = raw.astype(complex if raw.dtype.kind == "c" else raw.dtype.newbyteorder("="))
+        value = raw.astype(np.float64) if raw.dtype == np.longdouble else raw
+    # Not `raw`: a Python number stays weakly typed.
+    return jnp.asarray(value)
 
 
 def arrays(name: str, tree: PyTree) -> PyTree:
     """`tree` with NumPy arrays and numbers as JAX arrays; other leaves (text, functions) as is."""
 
-    def leaf(path: Any, value: Any) -> Any:
-        if not isinstance(value, jax.Array | np.ndarray | np.generic | int | float | complex):
-            return value
-        try:
-            return jnp.asarray(value)
-        except TypeError as error:
-            raise TypeError(
-                f"{_where(name, path)} is an array of dtype {np.asarray(value).dtype}, which JAX "
-                "does not have; give numbers."
-            ) from error
+    def leaf(where: str, value: Any) -> Any:
+        number = isinstance(value, jax.Array | np.ndarray | np.generic | int | float | complex)
+        key = number and jnp.issubdtype(getattr(value, "dtype", float), jax.dtypes.prng_key)
+        return array(where, value) if number and not key else value
 
-    return jax.tree_util.tree_map_with_path(leaf, tree)
+    return map_leaves(name, leaf, tree)
+
+
+def numbers(name: str, tree: PyTree) -> PyTree:
+    """`tree` with every leaf as an array of real numbers."""
+
+    def leaf(where: str, value: Any) -> Array:
+        found = array(where, value)
+        if found.dtype == np.bool_ or jnp.iscomplexobj(found):
+            raise TypeError(f"{where} must hold real numbers, got dtype {found.dtype}.")
+        if jnp.issubdtype(found.dtype, jnp.floating):
+            wide_enough(where, found)
+        return found
+
+    return map_leaves(name, leaf, tree)
 
 
 def finite(name: str, tree: PyTree) -> None:
     """Every floating leaf of `tree` holds finite numbers only."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if isinstance(leaf, jax.core.Tracer) or not _is_float(leaf):
+    for path, leaf in leaves(name, tree):
+        if isinstance(leaf, jax.core.Tracer) or not is_float(leaf):
             continue
         bad = int(leaf.size - jnp.isfinite(leaf).sum())
         if bad:
             raise ValueError(
-                f"{_where(name, path)} has {bad} non-finite value(s) (NaN or inf) among "
+                f"{where(name, path)} has {bad} non-finite value(s) (NaN or inf) among "
                 f"{leaf.size}; remove or impute them first."
             )
 
 
 def floating(name: str, tree: PyTree) -> PyTree:
-    """`tree` with array leaves of a real floating dtype, or a TypeError.
+    """`tree` with array leaves of a real floating dtype of 32 or 64 bits, or a TypeError.
 
     Never weakly typed: a Python float and an array must not be two programs to compile.
     """
 
-    def leaf(path: Any, value: Any) -> jax.Array:
-        try:
-            array = jnp.asarray(value)
-        except TypeError as error:
+    def leaf(where: str, value: Any) -> Array:
+        found = array(where, value)
+        if not jnp.issubdtype(found.dtype, jnp.floating):
             raise TypeError(
-                f"{_where(name, path)} must be an array of floats, got {type(value).__name__}."
-            ) from error
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise TypeError(
-                f"{_where(name, path)} must be floating, got dtype {array.dtype}; "
+                f"{where} must be floating, got dtype {found.dtype}; "
                 "write 0.0 instead of 0, or use `.astype(float)`."
             )
-        return array.astype(array.dtype)
+        wide_enough(where, found)
+        return found.astype(found.dtype)
 
-    return jax.tree_util.tree_map_with_path(leaf, tree)
+    return map_leaves(name, leaf, tree)
+
+
+def resolution(name: str, tree: PyTree) -> None:
+    """Warn where the floats of a leaf are too coarse for the differences between its numbers.
+
+    Near 1e8 the spacing of float32 is 8: numbers that differ by 1 become equal. The warning comes
+    where the spacing at the largest number exceeds a thousandth of the standard deviation. Call it
+    on what the user gave: in float64, before a conversion to float32, the differences still show.
+    """
+    for path, leaf in leaves(name, tree):
+        if isinstance(leaf, jax.core.Tracer) or not is_float(leaf) or np.size(leaf) < 2:
+            continue
+        dtype = np.dtype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+        values = np.asarray(leaf, np.float64)
+        largest, spread = float(np.max(np.abs(values))), float(np.std(values))
+        if dtype not in (np.float32, np.float64) or not np.isfinite(largest):
+            continue
+        spacing = float(np.spacing(np.asarray(largest, dtype)))
+        # Constant data are common and right; where not even integers differ, they may be rounded.
+        if spacing > (1e-3 * spread if spread > 0 else 0.999):
+            warnings.warn(
+                f"{where(name, path)}: near {largest:.3g} neighbouring {dtype.name} numbers are "
+                f"{spacing:.2g} apart, too coarse for a standard deviation of {spread:.2g}; "
+                "subtract a constant first"
+                + (", or enable float64 (`jax_enable_x64`)." if dtype == np.float32 else "."),
+                stacklevel=3,
+            )
 
 
 def particle_count(particles: PyTree) -> int:
@@ -99,10 +152,10 @@ def particle_count(particles: PyTree) -> int:
     for path, leaf in leaves:
         if leaf.ndim == 0:
             raise ValueError(
-                f"{_where('particles', path)} has shape (); its leading axis must count the "
+                f"{where('particles', path)} has shape (); its leading axis must count the "
                 "particles: give shape (num_particles, ...), also for a single one."
             )
-        sizes[_where("particles", path)] = leaf.shape[0]
+        sizes[where("particles", path)] = leaf.shape[0]
     if len(set(sizes.values())) > 1:
         raise ValueError(
             "every leaf of particles needs the same leading axis (the number of particles), "
@@ -115,14 +168,23 @@ def particle_count(particles: PyTree) -> int:
 
 
 def positive(name: str, value: Any) -> None:
-    """`value` is a finite number greater than zero (or an array of such, or traced)."""
+    """`value` is a finite number greater than zero (or an array of such, or traced).
+
+    It must also be so in the dtype of computations: 1e-50 is 0 in float32.
+    """
     if value is None or isinstance(value, jax.core.Tracer):
         return
-    numbers = np.asarray(value)
+    try:
+        numbers = np.asarray(value)
+    except Exception as error:  # an object may raise anything when it is asked for an array
+        raise TypeError(f"{name} must be a positive number, got {show(value)}.") from error
     if not np.issubdtype(numbers.dtype, np.number) or np.iscomplexobj(numbers):
-        raise TypeError(f"{name} must be a positive number, got {value!r}.")
-    if not bool(np.all(np.isfinite(numbers) & (numbers > 0))):
-        raise ValueError(f"{name} must be positive and finite, got {value}.")
+        raise TypeError(f"{name} must be a positive number, got {show(value)}.")
+    if np.ma.is_masked(value) or numbers.nbytes > _memory():
+        raise ValueError(f"{name} must be positive and finite, got {show(value)}.")
+    limits = jnp.finfo(jnp.result_type(float))
+    if not bool(np.all((numbers >= float(limits.tiny)) & (numbers <= float(limits.max)))):
+        raise ValueError(f"{name} must be positive and finite, got {show(value)}.")
 
 
 def single(name: str, value: Any) -> None:
@@ -139,14 +201,15 @@ def theta_scale(value: PyTree) -> None:
     if isinstance(value, str):
         choice("theta_scale", value, ("auto",))
     else:
-        jax.tree.map(lambda leaf: positive("theta_scale", leaf), value)
+        for path, leaf in leaves("theta_scale", value):
+            positive(where("theta_scale", path), leaf)
 
 
 def scale_like_theta(value: PyTree, theta: PyTree) -> None:
     """`value` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
     try:
         scales = jax.tree.leaves(jax.tree.broadcast(value, theta))
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(
             "theta_scale must be a number or a pytree of numbers like theta; got the structure "
             f"{jax.tree.structure(value)} for a theta of structure {jax.tree.structure(theta)}."
@@ -159,13 +222,29 @@ def scale_like_theta(value: PyTree, theta: PyTree) -> None:
             )
 
 
-def integer(name: str, value: Any, *, least: int) -> int:
-    """`value` as an int of at least `least`."""
+def integer(name: str, value: Any, *, least: int, most: int = 2**31 - 1) -> int:
+    """`value` as an int from `least` to `most`, by default the largest 32-bit integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an integer, got {value!r}.")
+        raise TypeError(f"{name} must be an integer, got {show(value)}.")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}.")
+        raise ValueError(f"{name} must be at least {least}, got {show(value)}.")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, got {show(value)}.")
     return int(value)
+
+
+def real(name: str, value: Any) -> float:
+    """`value` as one finite Python float."""
+    if isinstance(value, jax.core.Tracer) or not isinstance(
+        value, float | int | np.floating | np.integer | np.ndarray | jax.Array
+    ):
+        raise TypeError(f"{name} must be a number, got {show(value)}.")
+    found = array(name, value)
+    if found.shape != () or found.dtype == bool or jnp.iscomplexobj(found):
+        raise TypeError(f"{name} must be a single real number, got {show(value)}.")
+    if not np.isfinite(float(value)):
+        raise ValueError(f"{name} must be finite, got {show(value)}.")
+    return float(value)
 
 
 def random_key(name: str, key: Any, *, ndim: int = 0) -> None:
@@ -184,98 +263,18 @@ def random_key(name: str, key: Any, *, ndim: int = 0) -> None:
 def boolean(name: str, value: Any) -> None:
     """`value` is `True` or `False`."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}.")
+        raise TypeError(f"{name} must be True or False, got {show(value)}.")
 
 
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
     """`value` is one of `options`."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+    # The types are compared first: `array == "text"` is an array.
+    if not any(isinstance(value, type(option)) and value == option for option in options):
+        listed = ", ".join(map(repr, options))
+        raise ValueError(f"{name} must be one of {listed}; got {show(value)}.")
 
 
-# The numbers of a term. #
-
-
-def as_float(value: Any) -> Array:
-    """A hyperparameter as a float leaf that is not weakly typed, so a new number never retraces."""
-    try:
-        array = None if isinstance(value, str) else jnp.asarray(value)
-    except TypeError:
-        array = None
-    if array is None or jnp.iscomplexobj(array):
-        raise TypeError(f"the numbers of a term must be real numbers or arrays, got {value!r}.")
-    keeps = _is_strong_float(value, array)
-    return jnp.asarray(array, array.dtype if keeps else jnp.result_type(float))
-
-
-def hyperparameter(**options: Any) -> Any:
-    """A field for a number of a term: an array leaf, cast to the dtype of x where it is used."""
-    return eqx.field(converter=as_float, **options)
-
-
-def optional_hyperparameter() -> Any:
-    """A field for a number of a term that may be left out (`None`)."""
-    return eqx.field(
-        converter=lambda value: None if value is None else as_float(value), default=None
-    )
-
-
-def check_scalar(name: str, value: Array) -> None:
-    """`value`, a number of a term, is a single number."""
-    if value.shape != ():
-        raise ValueError(f"{name} must be a single number, but its shape is {value.shape}.")
-
-
-def check_positive(name: str, value: Array) -> None:
-    """`value`, a number of a term, is single, positive and finite."""
-    check_scalar(name, value)
-    if is_concrete(value) and not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value}.")
-
-
-def check_nonnegative(name: str, value: Array) -> None:
-    """`value`, a number of a term, is single, 0 or positive, and finite."""
-    check_scalar(name, value)
-    if is_concrete(value) and not 0 <= float(value) < np.inf:
-        raise ValueError(f"{name} must be 0 or positive, and finite, got {value}.")
-
-
-def check_nonzero(name: str, value: Array) -> None:
-    """`value`, a number of a term, is single, finite and not 0."""
-    check_scalar(name, value)
-    if is_concrete(value) and not 0 < abs(float(value)) < np.inf:
-        raise ValueError(f"{name} must be finite and not 0, got {value}.")
-
-
-def check_ordered(name_low: str, low: Array, name_high: str, high: Array) -> None:
-    """Lower bounds do not exceed upper ones."""
-    if is_concrete(low) and is_concrete(high) and not np.all(np.asarray(low) <= np.asarray(high)):
-        raise ValueError(
-            f"{name_low} must not exceed {name_high}, got {name_low}={low}, {name_high}={high}."
-        )
-
-
-def check_axes(name: str, value: Any) -> None:
-    """`value` is a tuple of integers."""
-    if not isinstance(value, tuple) or not all(isinstance(axis, int) for axis in value):
-        raise ValueError(f"{name} must be integers in a tuple, got {value!r}.")
-
-
-# What the maps of a term are applied to. #
-
-
-def operands(term: Any, theta: Any, x: Any) -> tuple[Array, Array]:
-    """A scalar theta and an array x of the same floating dtype."""
-    x = require_floating("x", x, term)
-    array = require_scalar("theta", theta, term)
-    if jnp.iscomplexobj(array):
-        raise TypeError(f"{type(term).__name__} needs a real theta, got {theta}.")
-    if _is_strong_float(theta, array) and array.dtype != x.dtype:
-        raise TypeError(
-            f"{type(term).__name__} needs theta and x of one dtype, "
-            f"but theta is {array.dtype} and x is {x.dtype}."
-        )
-    return jnp.asarray(array, x.dtype), x
+# What the maps of a term are applied to; the rest is in `pipla.prox._arguments`. #
 
 
 def require_array(name: str, value: PyTree, term: Any) -> Array:
@@ -283,24 +282,10 @@ def require_array(name: str, value: PyTree, term: Any) -> Array:
     if not isinstance(value, jax.Array | float | int) and not hasattr(value, "__array__"):
         raise TypeError(
             f"{type(term).__name__} acts on one array, but {name} is a {type(value).__name__} "
-            f"with structure {jax.tree.structure(value)}; address a part of it with "
+            f"with structure {structure(value)}; address a part of it with "
             f"`term.on({name}=...)`."
         )
-    return jnp.asarray(value)
-
-
-def require_floating(name: str, value: PyTree, term: Any) -> Array:
-    """`value` as one floating array."""
-    array = require_array(name, value, term)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(
-            f"{type(term).__name__} needs a floating-point {name}, but its dtype is {array.dtype}."
-        )
-    if not array.size:
-        raise ValueError(
-            f"{type(term).__name__} needs an {name} with elements, but its shape is {array.shape}."
-        )
-    return array
+    return array(name, value)
 
 
 def require_scalar(name: str, value: PyTree, term: Any) -> Array:
@@ -314,46 +299,90 @@ def require_scalar(name: str, value: PyTree, term: Any) -> Array:
     return array
 
 
-def require_smoothing(name: str, lam: Any, like: Array) -> Array:
-    """A smoothing in the dtype of `like`: a single number, 0 or positive."""
-    array = jnp.asarray(lam)
-    if array.shape != ():
-        raise ValueError(f"{name} must be a single number, but its shape is {array.shape}.")
-    if is_concrete(lam) and not 0 <= float(lam) < np.inf:
-        raise ValueError(f"{name} must be 0 or positive, and finite, got {lam}.")
-    return array.astype(like.dtype)
-
-
-def require_smoothings(lam_theta: Any, lam_x: Any, like: Array) -> tuple[Array, Array]:
-    """The two smoothings of a joint prox; theta may not move where x is pinned.
-
-    `lam_theta=None` (theta does not move) becomes 0, for which the joint prox leaves theta alone.
-    """
-    if lam_theta is None:
-        lam_theta = 0.0
-    both = (
-        require_smoothing("lam_theta", lam_theta, like),
-        require_smoothing("lam_x", lam_x, like),
-    )
-    if is_concrete(lam_theta) and is_concrete(lam_x) and float(lam_theta) > 0 == float(lam_x):
-        raise ValueError(f"lam_x must be positive where lam_theta is ({lam_theta}), got {lam_x}.")
-    return both
-
-
 def is_concrete(value: Any) -> bool:
     """Whether the value is known now, not only when a program runs."""
     return not isinstance(value, jax.core.Tracer)
 
 
-def _is_float(leaf: Any) -> bool:
+def is_float(leaf: Any) -> bool:
+    """Whether the leaf is an array of floats."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def _where(name: str, path: Any) -> str:
+def _is_number(dtype: Any) -> bool:
+    return dtype == np.bool_ or jnp.issubdtype(dtype, jnp.number)
+
+
+def is_none(value: Any) -> bool:
+    """Whether the value is `None`: a leaf where `None` must be kept."""
+    return value is None
+
+
+def wide_enough(name: str, found: Array) -> None:
+    """Half precision has three digits: sums over data and small steps are lost in it."""
+    if found.dtype.itemsize < 4:
+        raise TypeError(f"{name} has dtype {found.dtype}; use float32 or float64.")
+
+
+def _large_integer(name: str, value: int) -> int | float:
+    """An integer beyond 32 bits as a float, unless JAX has 64 bits for it."""
+    if jax.config.jax_enable_x64 and -(2**63) <= value < 2**63:  # type: ignore[attr-defined]
+        return value
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(f"{name} is too large for a floating-point number.") from error
+
+
+def _memory() -> float:
+    """The memory of this machine in bytes, or infinity where it cannot be asked for."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
+def leaves(name: str, tree: PyTree, *, none: bool = False) -> list[tuple[Any, Any]]:
+    """The leaves with their paths; a TypeError that names a tree which JAX cannot flatten."""
+    try:
+        return jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_none if none else None)
+    except (ValueError, TypeError) as error:
+        raise TypeError(
+            f"{name} must be an array or a pytree of arrays; the keys of a dict must be "
+            f"sortable: {error}"
+        ) from error
+
+
+def map_leaves(name: str, function: Any, tree: PyTree) -> PyTree:
+    """`function(where, leaf)` of every leaf."""
+    found = [function(where(name, path), leaf) for path, leaf in leaves(name, tree)]
+    return jax.tree.unflatten(jax.tree.structure(tree), found)
+
+
+def structure(tree: PyTree) -> str:
+    """The structure of a pytree for a message; the type of what JAX cannot flatten."""
+    try:
+        return str(jax.tree.structure(tree))
+    except (ValueError, TypeError):
+        return type(tree).__name__
+
+
+def show(value: Any) -> str:
+    """Anything as a short text: an array by its numbers, the rest by its `repr`."""
+    try:
+        is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
+        text = str(value) if is_array else repr(value)
+    except Exception:  # an object may raise anything when it is printed, an integer of 5000 digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def where(name: str, path: Any) -> str:
+    """The name of a leaf: the name of its tree and its path."""
     return name + jax.tree_util.keystr(path)
 
 
-def _is_strong_float(value: Any, array: Array) -> bool:
-    # Python numbers and weakly typed arrays take the dtype of whatever they meet.
-    weak = isinstance(value, float | int) or getattr(array, "weak_type", False)
-    return bool(jnp.issubdtype(array.dtype, jnp.floating)) and not weak
+def is_strong_float(value: Any, found: Array) -> bool:
+    """Whether the value decides its dtype: not a Python number, not weakly typed."""
+    weak = isinstance(value, float | int) or getattr(found, "weak_type", False)
+    return bool(jnp.issubdtype(found.dtype, jnp.floating)) and not weak

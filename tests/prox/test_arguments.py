@@ -134,6 +134,91 @@ BAD_OPERANDS = {
         ValueError,
         r"shift must be a number or have the shape of x.*\(3, 1\)",
     ),
+    "text as a smoothing": (
+        lambda: prox.L1().prox(None, X, None, "0.5"),
+        TypeError,
+        "lam_x must be an array of numbers, got '0.5'",
+    ),
+    "no smoothing": (
+        lambda: prox.L1().prox(None, X, None, None),
+        TypeError,
+        "lam_x must be an array of numbers, got None",
+    ),
+    "complex smoothing": (
+        lambda: prox.L1().envelope(None, X, None, 0.1j),
+        TypeError,
+        "lam_x must be a real number",
+    ),
+    "a smoothing of another structure": (
+        lambda: prox.L1().envelope(None, X, None, {"a": 0.1}),
+        ValueError,
+        "lam_x must be a number or a pytree of numbers of the structure",
+    ),
+    "objects in x": (
+        lambda: prox.L1().envelope(None, np.array([1.0, None]), None, 0.1),
+        TypeError,
+        "x must be an array of numbers",
+    ),
+    "an axis that x does not have": (
+        lambda: prox.GroupLasso(axis=1).value(None, X),
+        ValueError,
+        r"axis must name one or more different axes of x, got \(1,\)",
+    ),
+    "half isotropic": (
+        lambda: prox.TotalVariation(isotropic=0.5),
+        TypeError,
+        "isotropic must be True or False, got 0.5",
+    ),
+    "half isotropic strength": (
+        lambda: prox.TVStrength(isotropic=0.5),
+        TypeError,
+        "isotropic must be True or False, got 0.5",
+    ),
+    "not a switch": (lambda: prox.TotalVariation(native=1), TypeError, "native must be True"),
+    "normalised by an object": (
+        lambda: prox.Strength(prox.L1(), normalised=object()),
+        TypeError,
+        "normalised must be True or False",
+    ),
+    "an address that is an array": (
+        lambda: prox.L1().on(x=np.ones(2)),
+        TypeError,
+        "x must be the name or the index of a part",
+    ),
+    "a sum with a number": (
+        lambda: prox.separable_sum(prox.L1(), 3),
+        TypeError,
+        "terms must be terms of pipla.prox, got 3",
+    ),
+    "a sum of a list": (lambda: prox.Sum([1]), TypeError, "terms must be a tuple of terms"),
+    "scaled number": (lambda: prox.Scaled(3, 1.0), TypeError, "term must be a term of pipla.prox"),
+    "text as a shift": (
+        lambda: prox.L1().translate("a"),
+        TypeError,
+        "shift must be an array of numbers",
+    ),
+    "a time unit of an integer": (
+        lambda: prox.L1().time_unit(None, 1),
+        TypeError,
+        "needs a floating-point x",
+    ),
+    "another warm start": (
+        lambda: prox.TotalVariation().solve(None, X, None, 0.1, 0),
+        ValueError,
+        "warm must be what `warm_start",
+    ),
+    "another warm start of a sum": (
+        lambda: (prox.L1().on(x="a") + prox.L1().on(x="b")).solve(
+            None, {"a": X, "b": X}, None, 0.1, None
+        ),
+        ValueError,
+        "warm must be a tuple",
+    ),
+    "particles without an axis": (
+        lambda: prox.LaplaceScale().closed_form(0.0, 1.0),
+        ValueError,
+        "particles must have a leading axis",
+    ),
     "a smoothing without the part": (
         lambda: prox.L1().on(x="a").prox(None, {"a": X}, 0.0, {"b": 0.1}),
         ValueError,

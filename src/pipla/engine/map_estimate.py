@@ -41,7 +41,8 @@ def map_estimate(
        b = \operatorname{prox}^{\gamma}_{g_2}(2a - z), \qquad z \leftarrow z + b - a, $$
 
     and otherwise by accelerated forward-backward steps (Beck and Teboulle 2009) whose momentum
-    restarts when it points uphill (O'Donoghue and Candès 2015).
+    restarts when it points uphill (O'Donoghue and Candès 2015). Where g1 is flat at `x` ($L = 0$),
+    the step is the prior's own unit of time, as for the splitting.
 
     Arguments:
         num_steps: the largest number of steps.
@@ -50,24 +51,51 @@ def map_estimate(
             and 1/L for the forward-backward steps.
     """
     num_steps = _checks.integer("num_steps", num_steps, least=1)
-    _checks.positive("tolerance", tolerance)
-    _checks.positive("step_size", step_size)
-    theta, x = _checks.floating("theta", theta), _checks.floating("x", x)
-    for name, tree in (("theta", theta), ("x", x)):
-        _checks.finite(name, tree)
-    model.check(theta, jax.tree.map(lambda leaf: leaf[None], x))
-    dtype = jnp.result_type(*jax.tree.leaves(x))
+    for name, number in (("tolerance", tolerance), ("step_size", step_size)):
+        if number is not None or name == "tolerance":
+            _checks.positive(name, _checks.real(name, number))
+    theta, x = _checked_point(model, theta, x)
+    dtype = _trees.dtype(x)
     exact = jax.eval_shape(model.smooth.resolvent, theta, x, jnp.ones((), dtype)) is not None
     if step_size is None:
-        unit = jax.tree.map(lambda u: 0.3 * u, model.nonsmooth.time_unit(theta, x))
-        steps = unit if exact else jax.tree.map(lambda _: 1 / stiffness(model, theta, x), x)
+        steps = jax.tree.map(lambda u: 0.3 * u, model.nonsmooth.time_unit(theta, x))
+        if not exact:
+            steepest = stiffness(model, theta, x)
+            if not bool(jnp.isfinite(steepest)):
+                raise ValueError(
+                    f"x: the curvature of smooth at this x is {float(steepest)}; start where "
+                    "smooth is finite and has finite derivatives, or give step_size."
+                )
+            if steepest > 0:
+                steps = jax.tree.map(lambda _: (1 / steepest).astype(dtype), x)
     else:
         steps = jax.tree.map(lambda _: jnp.asarray(step_size, dtype), x)
     solve = _splitting if exact else _forward_backward
     found, count, change = solve(
         model, theta, x, steps, jnp.asarray(num_steps), jnp.asarray(tolerance, dtype)
     )
+    if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(found)):
+        raise ValueError(
+            f"x became non-finite within {int(count)} steps; give a smaller step_size"
+            + ("." if step_size is None else f" than {float(step_size):.4g}.")
+        )
     return MapEstimate(found, model.potential(theta, found), count, bool(change <= tolerance))
+
+
+def _checked_point(model: Model, theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
+    """Theta and x as finite float arrays of one dtype, where this model can be evaluated."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
+    theta, x = _checks.floating("theta", theta), _checks.floating("x", x)
+    for name, tree in (("theta", theta), ("x", x)):
+        if not all(map(_checks.is_concrete, jax.tree.leaves(tree))):
+            raise TypeError(f"{name} is being traced; call map_estimate outside `jit` and `vmap`.")
+        _checks.finite(name, tree)
+    if not _trees.size(x):
+        raise ValueError("x is empty; give an array or a pytree of arrays.")
+    theta, x = _trees.one_dtype((theta, x))
+    model.check(theta, jax.tree.map(lambda leaf: leaf[None], x))
+    return theta, x
 
 
 @eqx.filter_jit

@@ -11,7 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from pipla import _checks
 from pipla.models.model import Model
+
+#: The largest number of elements that a synthetic problem draws.
+MOST = 10**8
 
 
 class Problem(NamedTuple):
@@ -37,7 +41,14 @@ class Problem(NamedTuple):
         self, key: Key[Array, ""], num_particles: int, theta: PyTree | None = None
     ) -> Array:
         """Particles to start from: N(theta, 1) in every coordinate, as in the paper."""
-        centre = self.theta if theta is None else theta
+        num_particles = _checks.integer("num_particles", num_particles, least=1)
+        _checks.random_key("key", key)
+        centre = self.theta
+        if theta is not None:
+            centre = _checks.floating("theta", theta)
+            if not isinstance(centre, jax.Array) or centre.shape != ():
+                raise ValueError("theta must be a single number, the mean of the particles.")
+            centre = centre.astype(jnp.result_type(float))
         noise = jax.random.normal(key, (num_particles, self.dimension), jnp.result_type(float))
         return centre + noise
 

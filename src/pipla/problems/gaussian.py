@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from pipla import _checks
 from pipla.models.model import Model
-from pipla.problems.base import Problem
+from pipla.problems.base import MOST, Problem
 from pipla.prox import GaussianLocation
 
 
@@ -22,7 +22,9 @@ def gaussian_hierarchy(
     which is part of the smooth potential.
     """
     _checks.choice("unknown", unknown, ("location", "scale"))
-    _checks.positive("noise", noise)
+    dimension = _checks.integer("dimension", dimension, least=1, most=MOST)
+    _checks.positive("noise", _checks.real("noise", noise))
+    seed = _checks.integer("seed", seed, least=0)
     rng = np.random.default_rng(seed)
     truth = 1.0 if unknown == "location" else 0.5
     prior = rng.normal(size=dimension)

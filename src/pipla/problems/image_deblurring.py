@@ -42,6 +42,7 @@ class Deblurring(NamedTuple):
 
     def particles(self, key: Key[Array, ""], num_particles: int) -> Array:
         """Particles to start from: the observed image; `key` is not used."""
+        num_particles = _checks.integer("num_particles", num_particles, least=1)
         shape = (num_particles, *self.truth.shape)
         return jnp.broadcast_to(jnp.asarray(self.observed, jnp.result_type(float)), shape)
 
@@ -77,6 +78,8 @@ def deblurring(
         ((32, 32), 0.33)
     """
     _checks.choice("protocol", protocol, get_args(Protocol))
+    seed = _checks.integer("seed", seed, least=0)
+    iterations = _checks.integer("iterations", iterations, least=1)
     truth = find_image(image)
     if crop is not None:
         truth = _middle(truth, _checks.integer("crop", crop, least=16))

@@ -8,7 +8,7 @@ import numpy as np
 from pipla import _checks
 from pipla.models.likelihoods import Logistic
 from pipla.models.model import Model
-from pipla.problems.base import Problem, find_data
+from pipla.problems.base import MOST, Problem, find_data
 from pipla.prox import LaplaceLocation, UniformBox
 from pipla.prox.base import Term
 
@@ -31,6 +31,14 @@ def logistic(
     the authors' own (`authors=True`, from `$PIPLA_DATA`). `approximation` is passed to the term.
     """
     _checks.choice("prior", prior, ("laplace", "uniform"))
+    dimension = _checks.integer("dimension", dimension, least=1, most=MOST)
+    observations = _checks.integer("observations", observations, least=1, most=MOST)
+    if dimension * observations > MOST:
+        raise ValueError(
+            f"dimension times observations must be at most {MOST}, got {dimension * observations}."
+        )
+    seed = _checks.integer("seed", seed, least=0)
+    _checks.boolean("authors", authors)
     truth = TRUTH[prior]
     if authors:
         arrays = find_data(f"logistic_{prior}.npz")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipla import _checks
 from pipla.models.model import Model
-from pipla.problems.base import Problem, find_data
+from pipla.problems.base import MOST, Problem, find_data
 from pipla.prox import LaplaceLocation
 
 
@@ -26,9 +26,15 @@ def toy(
     `ridge` $r = 0$ is the Laplace prior; $r > 0$ an elastic net, whose quadratic part is in the
     smooth potential. `authors=True` takes the paper authors' observations from `$PIPLA_DATA`.
     """
+    dimension = _checks.integer("dimension", dimension, least=1, most=MOST)
+    seed = _checks.integer("seed", seed, least=0)
+    _checks.boolean("authors", authors)
+    noise, ridge = _checks.real("noise", noise), _checks.real("ridge", ridge)
+    truth = _checks.real("truth", truth)
     _checks.positive("noise", noise)
-    if ridge < 0:
-        raise ValueError(f"ridge must not be negative, got {ridge}.")
+    # Latents are drawn by rejection, which accepts one of about sqrt(ridge).
+    if not 0 <= ridge <= 1e6:
+        raise ValueError(f"ridge must be between 0 and 1e6, got {ridge}.")
     if authors:
         y = find_data("toy_elastic_net.npz")["labels"].ravel()
     else:

@@ -14,7 +14,7 @@
 `pipla.testing` has the contracts that a new term must keep.
 """  # noqa: E501
 
-from pipla._checks import (
+from pipla.prox._arguments import (
     Hyperparameter,
     Number,
     check_nonnegative,

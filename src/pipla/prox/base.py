@@ -22,8 +22,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from pipla._checks import Number, require_floating, require_smoothing
-from pipla._trees import Address, Path, dtype, part, put_part, size
+from pipla._checks import numbers, structure
+from pipla._trees import Address, Path, part, put_part, size
+from pipla.prox._arguments import (
+    Number,
+    as_float,
+    check_address,
+    require_floating,
+    require_smoothing,
+    require_smoothing_tree,
+)
 
 Scalar = Float[Array, ""]
 
@@ -109,14 +117,15 @@ class Term(eqx.Module):
         constraint (bounds, totals) have no derivative, because the value is 0 whatever they are.
         For second derivatives differentiate `envelope_gradient`.
         """
+        theta, x, (lam_theta, each_theta), (lam_x, each_x) = _checked(theta, x, lam_theta, lam_x)
         # Gradients stop at the arguments, not at the result: they then never enter the solver,
         # whose loops reverse mode could not differentiate.
         term, *at = _stop_gradient((self, theta, x, lam_theta, lam_x))
         point = term.prox(*at)
         return (
             self.value(*point)
-            + _half_square(theta, point[0], lam_theta)
-            + _half_square(x, point[1], lam_x)
+            + _half_square(theta, point[0], each_theta)
+            + _half_square(x, point[1], each_x)
         )
 
     def envelope_gradient(
@@ -126,8 +135,9 @@ class Term(eqx.Module):
 
         The theta part is 0 where `lam_theta` is `None` or 0: theta is then a constant of the map.
         """
+        theta, x, (lam_theta, each_theta), (lam_x, each_x) = _checked(theta, x, lam_theta, lam_x)
         point = self.prox(theta, x, lam_theta, lam_x)
-        return _displacement(theta, point[0], lam_theta), _displacement(x, point[1], lam_x)
+        return _displacement(theta, point[0], each_theta), _displacement(x, point[1], each_x)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         r"""The theta that minimises the mean of $g_2(\cdot, X^i)$ over the particles.
@@ -146,7 +156,7 @@ class Term(eqx.Module):
 
         1 for terms without a length scale.
         """
-        return jax.tree.map(lambda leaf: jnp.ones((), jnp.result_type(leaf)), x)
+        return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), numbers("x", x))
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         """The smoothing beyond which the joint prox leaves theta's own basin.
@@ -154,7 +164,7 @@ class Term(eqx.Module):
         Infinite for convex terms. The metric is the one where theta's smoothing is 1/d of that of
         x.
         """
-        return jnp.asarray(jnp.inf, dtype(x))
+        return jnp.asarray(jnp.inf, _float_type(x))
 
     def objections(self) -> list[str]:
         """Why theta should not be learned with this term as it is; none for most terms."""
@@ -172,7 +182,8 @@ class Term(eqx.Module):
 
         `None` for a leaf that the term does not use: it is coupled through the smooth part.
         """
-        sizes = jax.tree.map(lambda _: 0, theta)
+        x = numbers("x", x)
+        sizes = jax.tree.map(lambda _: 0, numbers("theta", theta))
         for theta_path, x_path in self.reach():
             if theta_path is None:
                 continue
@@ -186,18 +197,20 @@ class Term(eqx.Module):
         """This term acting on parts of theta and x: `L1().on(x="weights")`."""
         from pipla.prox.combine import On
 
+        check_address("theta", theta)
+        check_address("x", x)
         return On(self, theta=theta, x=x)
 
     def translate(self, shift: PyTree) -> Term:
         r"""The term moved by `shift` in x: $g_2(\theta, x - s)$."""
         from pipla.prox.combine import Translated
 
-        return Translated(self, shift)
+        return Translated(self, numbers("shift", shift))
 
     def __rmul__(self, weight: Number) -> Term:
         from pipla.prox.combine import Scaled
 
-        return Scaled(self, weight)
+        return Scaled(self, as_float(weight))
 
     def __add__(self, other: Term) -> Term:
         from pipla.prox.combine import separable_sum
@@ -217,7 +230,7 @@ class ClosedForm(Term):
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
         theta, moved = self.prox(theta, x, lam_theta, lam_x)
-        return Solution(theta, moved, warm, jnp.zeros((), dtype(x)))
+        return Solution(theta, moved, warm, jnp.zeros((), _float_type(x)))
 
 
 class Iterative(Term):
@@ -260,7 +273,7 @@ class Zero(ClosedForm):
     finite: ClassVar[bool] = True
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
-        return jnp.zeros((), dtype(x))
+        return jnp.zeros((), _float_type(x))
 
     def reach(self) -> list[tuple[Path | None, Path]]:
         return []
@@ -271,24 +284,36 @@ class Zero(ClosedForm):
         return theta, x
 
 
+def _checked(
+    theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree
+) -> tuple[PyTree, PyTree, tuple[PyTree, PyTree], tuple[PyTree, PyTree]]:
+    """Theta and x as arrays; the smoothings as arrays and, second, one for each of their leaves."""
+    theta, x = numbers("theta", theta), numbers("x", x)
+    return (
+        theta,
+        x,
+        require_smoothing_tree("lam_theta", lam_theta, theta),
+        require_smoothing_tree("lam_x", lam_x, x),
+    )
+
+
+def _float_type(x: PyTree) -> Any:
+    """The common dtype of the leaves of x, which must be floating."""
+    leaves = jax.tree.leaves(numbers("x", x))
+    found = jnp.result_type(*leaves) if leaves else np.dtype(bool)
+    if not jnp.issubdtype(found, jnp.floating):
+        raise TypeError(f"x must be an array or a pytree of floats, got {structure(x)}.")
+    return found
+
+
 def _stop_gradient(tree: PyTree) -> PyTree:
     """`tree` with arrays that are constants under differentiation."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.lax.stop_gradient(arrays), rest)
 
 
-def _broadcast(lam: PyTree, tree: PyTree) -> PyTree:
-    """One smoothing per leaf of `tree`, from a number or a matching pytree; 0 for `None`."""
-
-    def no_smoothing(part: Any) -> bool:
-        return part is None
-
-    numbers = jax.tree.map(lambda part: 0.0 if part is None else part, lam, is_leaf=no_smoothing)
-    return jax.tree.broadcast(numbers, tree)
-
-
 def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
-    """`|start - end|²/(2 lam)`, and 0 where the smoothing is 0."""
+    """`|start - end|²/(2 lam)`, one smoothing per leaf, and 0 where the smoothing is 0."""
 
     def leaf(weight: Array, a: Array, b: Array) -> Scalar:
         # A zero smoothing pins its block (a = b): it adds nothing, and must not divide.
@@ -297,20 +322,20 @@ def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
         return jnp.sum(jnp.where(free, (a - b) ** 2, 0.0) / (2 * jnp.where(free, weight, 1.0)))
 
     total: Any = 0.0  # not an array: theta may be None, which has no leaves and no dtype
-    for term in jax.tree.leaves(jax.tree.map(leaf, _broadcast(lam, start), start, end)):
+    for term in jax.tree.leaves(jax.tree.map(leaf, lam, start, end)):
         total = total + term
     return total
 
 
 def _displacement(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:
-    """`(start - end) / lam`, and 0 where the smoothing is 0."""
+    """`(start - end) / lam`, one smoothing per leaf, and 0 where the smoothing is 0."""
 
     def leaf(weight: Array, a: Array, b: Array) -> Array:
         weight = jnp.asarray(weight, jnp.result_type(b))
         free = weight > 0
         return jnp.where(free, a - b, 0.0) / jnp.where(free, weight, 1.0)
 
-    return jax.tree.map(leaf, _broadcast(lam, start), start, end)
+    return jax.tree.map(leaf, lam, start, end)
 
 
 # Arithmetic that several terms share. #

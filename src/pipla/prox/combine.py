@@ -13,8 +13,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import Hyperparameter, Number, as_float, check_positive, hyperparameter
+from pipla._checks import (
+    finite,
+    floating,
+    map_leaves,
+    numbers,
+    particle_count,
+    show,
+    structure,
+)
 from pipla._trees import Address, Path, keys_of, part, parts_of, put_part
+from pipla.prox._arguments import (
+    Hyperparameter,
+    Number,
+    as_float,
+    check_address,
+    check_positive,
+    hyperparameter,
+)
 from pipla.prox.base import Iterative, Scalar, Solution, Term
 
 
@@ -22,6 +38,10 @@ class Wrapped(Iterative):
     """A term made from another one."""
 
     term: Term
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.term, Term):
+            raise TypeError(f"term must be a term of pipla.prox, got {show(self.term)}.")
 
     @property
     def uses_theta(self) -> bool:
@@ -67,11 +87,11 @@ class Scaled(Wrapped):
         return self.weight.astype(value.dtype) * value
 
     def _times(self, lam: PyTree) -> PyTree:
-        def times(leaf: Number) -> Array:
+        def times(_: str, leaf: Number) -> Array:
             number = as_float(leaf)
             return number * self.weight.astype(number.dtype)
 
-        return jax.tree.map(times, lam)
+        return map_leaves("lam", times, lam)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         return self.term.closed_form(theta, particles)
@@ -91,8 +111,12 @@ class Translated(Wrapped):
 
     shift: PyTree
 
+    def __check_init__(self) -> None:
+        finite("shift", numbers("shift", self.shift))
+
     def _moved(self, x: PyTree, sign: int) -> PyTree:
-        given, wanted = (str(jax.tree.structure(tree)) for tree in (self.shift, x))
+        x = numbers("x", x)
+        given, wanted = structure(self.shift), structure(x)
         if given != wanted:
             raise TypeError(
                 f"shift must have the structure of x, got {given} for an x of structure {wanted}; "
@@ -126,6 +150,8 @@ class Translated(Wrapped):
         return self.term.envelope(theta, self._moved(x, -1), lam_theta, lam_x)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        particles = floating("particles", particles)
+        particle_count(particles)
         return self.term.closed_form(theta, jax.vmap(lambda x: self._moved(x, -1))(particles))
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
@@ -140,6 +166,10 @@ class On(Wrapped):
 
     theta: Address | None = eqx.field(static=True, default=None)
     x: Address | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_address("theta", self.theta)
+        check_address("x", self.x)
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
@@ -193,6 +223,13 @@ class Sum(Iterative):
 
     terms: tuple[Term, ...]
 
+    def __check_init__(self) -> None:
+        known = isinstance(self.terms, tuple) and all(isinstance(t, Term) for t in self.terms)
+        if not known or not self.terms:
+            raise TypeError(
+                f"terms must be a tuple of terms of pipla.prox, got {show(self.terms)}."
+            )
+
     @property
     def uses_theta(self) -> bool:
         """Whether any of the terms does."""
@@ -212,6 +249,11 @@ class Sum(Iterative):
     def solve(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
+        if not isinstance(warm, tuple) or len(warm) != len(self.terms):
+            raise ValueError(
+                f"warm must be a tuple with one entry for each of the {len(self.terms)} terms, "
+                f"such as `warm_start(theta, x)` returns, got {type(warm).__name__}."
+            )
         gaps, next_warm = [], []
         for term, start in zip(self.terms, warm, strict=True):
             theta, x, warm_start, gap = term.solve(theta, x, lam_theta, lam_x, start)
@@ -251,6 +293,11 @@ def separable_sum(*terms: Term) -> Sum:
 
     The prox of a sum is the sum of the proxes only when no part is touched twice.
     """
+    for term in terms:
+        if not isinstance(term, Term):
+            raise TypeError(f"terms must be terms of pipla.prox, got {show(term)}.")
+    if not terms:
+        raise TypeError("separable_sum needs at least one term.")
     flat = [leaf for term in terms for leaf in (term.terms if isinstance(term, Sum) else (term,))]
     reach = [pair for term in flat for pair in term.reach()]
     for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):

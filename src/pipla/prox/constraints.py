@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla._checks import Hyperparameter, check_ordered, check_positive, hyperparameter
+from pipla.prox._arguments import Hyperparameter, check_ordered, check_positive, hyperparameter
 from pipla.prox.base import Fixed, Scalar
 
 

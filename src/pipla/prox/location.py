@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla._checks import (
+from pipla._checks import choice, integer
+from pipla.prox._arguments import (
     Hyperparameter,
     check_positive,
-    choice,
     hyperparameter,
-    integer,
     operands,
+    require_floating,
     require_smoothings,
 )
 from pipla.prox._roots.newton import clipped_root
@@ -67,6 +67,7 @@ class LaplaceLocation(ClosedForm):
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The squared scale $b^2$."""
+        x = require_floating("x", x, self)
         return self.scale.astype(x.dtype) ** 2
 
     def prox(
@@ -111,6 +112,7 @@ class GaussianLocation(ClosedForm):
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The variance $s^2$."""
+        x = require_floating("x", x, self)
         return self.scale.astype(x.dtype) ** 2
 
     def prox(

@@ -15,12 +15,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import (
+from pipla.prox._arguments import (
     Hyperparameter,
     check_axes,
     check_nonnegative,
     check_positive,
     hyperparameter,
+    normal_axes,
+    require_floating,
 )
 from pipla.prox.base import Fixed, Scalar, soft
 
@@ -49,6 +51,7 @@ class SoftThreshold(Fixed):
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""The squared length scale $w^{-2}$."""
+        x = require_floating("x", x, self)
         return 1 / self.weight.astype(x.dtype) ** 2
 
 
@@ -88,16 +91,20 @@ class GroupLasso(SoftThreshold):
         check_axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,))
 
     def amplitudes(self, x: Array) -> Array:
-        return euclidean(x, self.axis)
+        return euclidean(x, self._axes(x))
 
     def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
-        norms = euclidean(x, self.axis)
+        axes = self._axes(x)
+        norms = euclidean(x, axes)
 
         def rebuild(amplitudes: Array) -> Array:
             ratio = amplitudes / jnp.where(norms > 0, norms, 1)
-            return x * jnp.expand_dims(ratio, self.axis)
+            return x * jnp.expand_dims(ratio, axes)
 
         return norms, rebuild
+
+    def _axes(self, x: Array) -> tuple[int, ...]:
+        return normal_axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,), x)
 
 
 class NuclearNorm(SoftThreshold):
@@ -134,6 +141,7 @@ class SquaredL2(Fixed):
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""The variance $w^{-1}$."""
+        x = require_floating("x", x, self)
         return 1 / self.weight.astype(x.dtype)
 
 
@@ -159,6 +167,7 @@ class ElasticNet(Fixed):
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""The squared length scale $(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
+        x = require_floating("x", x, self)
         rate = self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype)
         return 1 / jnp.where(rate > 0, rate, 1)
 

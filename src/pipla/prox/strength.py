@@ -15,15 +15,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import (
+from pipla._checks import boolean, choice, show
+from pipla.prox._arguments import (
     Hyperparameter,
     OptionalHyperparameter,
     check_nonzero,
     check_positive,
-    choice,
     hyperparameter,
     operands,
     optional_hyperparameter,
+    require_particles,
     require_smoothing,
     require_smoothings,
 )
@@ -92,6 +93,12 @@ class Strength(Iterative):
                 f"got {type(self.regulariser).__name__}."
             )
         check_nonzero("rate", self.rate)
+        boolean("normalised", self.normalised)
+        if self.substitute is not None and not callable(self.substitute):
+            raise TypeError(
+                "substitute must be a function (theta, x, lam_theta, lam_x), "
+                f"got {show(self.substitute)}."
+            )
         check_positive("tolerance", self.tolerance)
         if self.degrees is not None:
             check_positive("degrees", self.degrees)
@@ -108,11 +115,13 @@ class Strength(Iterative):
         r"""The minimiser has $w = d / \overline{R(X)}$: $\theta = \log(d/\overline{R(X)})/r$."""
         if not self.normalised:
             return super().closed_form(theta, particles)
+        particles = require_particles(particles, self)
         mean = jnp.mean(jax.vmap(lambda x: self.regulariser.value(None, x))(particles))
         return jnp.log(self._degrees(particles[0]) / mean) / self.rate.astype(particles.dtype)
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The squared length scale: $w^{-2}$ times that of $R$."""
+        theta, x = operands(self, theta, x)
         return jnp.exp(-2 * self.rate.astype(x.dtype) * theta) * self.regulariser.time_unit(None, x)
 
     def largest_smoothing(self, theta: Array, x: Array) -> Scalar:
@@ -253,6 +262,7 @@ class NuclearStrength(Strength):
 
     def __init__(self, *, normalised: bool = False, approximation: str | None = None) -> None:
         choice("approximation", approximation, (None, "published"))
+        boolean("normalised", normalised)
         if approximation and normalised:
             raise ValueError(
                 "approximation='published' exists only for normalised=False: "

@@ -10,15 +10,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from pipla._checks import (
+from pipla._checks import boolean, integer
+from pipla.prox._arguments import (
     Hyperparameter,
     Number,
     check_axes,
     check_positive,
     hyperparameter,
-    integer,
+    normal_axes,
     require_floating,
     require_smoothing,
+    require_warm_start,
 )
 from pipla._ffi.ffi import on_cpu
 from pipla.prox._kernels.tv import native_solver, native_value
@@ -97,6 +99,8 @@ class TotalVariation(Iterative):
         check_positive("tolerance", self.tolerance)
         integer("max_iterations", self.max_iterations, least=1)
         check_axes("axes", () if self.axes is None else self.axes)
+        boolean("isotropic", self.isotropic)
+        boolean("native", self.native)
 
     def value(self, theta: PyTree, x: Array) -> Scalar:
         x = require_floating("x", x, self)
@@ -111,6 +115,7 @@ class TotalVariation(Iterative):
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""The squared length scale $w^{-2}$."""
+        x = require_floating("x", x, self)
         return 1 / self.weight.astype(x.dtype) ** 2
 
     def warm_start(self, theta: PyTree, x: Array) -> tuple[Array, ...]:
@@ -126,6 +131,7 @@ class TotalVariation(Iterative):
         warm: tuple[Array, ...],
     ) -> Solution:
         x = require_floating("x", x, self)
+        require_warm_start(warm, self, theta, x)
         weight = self.weight.astype(x.dtype)
         shift = require_smoothing("lam_x", lam_x, x) * weight
         at = (x, shift, self.tolerance.astype(x.dtype), warm)
@@ -198,15 +204,7 @@ class TotalVariation(Iterative):
         return state.step.u, state.step.dual, state.gap
 
     def _axes(self, x: Array) -> tuple[int, ...]:
-        axes = tuple(range(x.ndim)) if self.axes is None else self.axes
-        bad = [axis for axis in axes if not -x.ndim <= axis < x.ndim]
-        normal = tuple(axis % x.ndim for axis in axes) if not bad else ()
-        if bad or not axes or len(set(normal)) != len(axes):
-            raise ValueError(
-                f"axes must name one or more different axes of x, got {self.axes} "
-                f"for an x of shape {x.shape}."
-            )
-        return normal
+        return normal_axes("axes", tuple(range(x.ndim)) if self.axes is None else self.axes, x)
 
     def _lengths(self, differences: tuple[Array, ...]) -> tuple[Array, ...]:
         if self.isotropic:

@@ -11,7 +11,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from pipla._checks import choice, operands, require_smoothing, require_smoothings
+from pipla._checks import choice
+from pipla.prox._arguments import operands, require_smoothing, require_smoothings
 from pipla.prox._roots.segments import first_root, segments
 from pipla.prox.base import ClosedForm, Scalar
 

@@ -1,0 +1,60 @@
+"""A small share of the odd calls, and the generator itself; `make attack` makes all of them."""
+
+import functools
+
+import jax
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("skimage")
+
+import odd_calls
+import odd_targets
+
+#: Rows of the table whose calls take milliseconds and whose checks are finished.
+CHEAP = r"^prox\.|^term\.(value|on|translate|time_unit|__rmul__|coupled_sizes)|^problems\.g"
+
+
+def test_a_share_of_the_odd_calls_is_sound():
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        verdicts = [call() for call, _ in odd_calls.perform(range(300), seed=1, only=CHEAP)]
+    assert [v for v in verdicts if v.outcome in ("raw", "hang")] == []
+    assert sum(v.outcome == "refused" for v in verdicts) > 100
+
+
+def test_every_public_callable_has_a_valid_call():
+    """The generator finds every name; a new one is called even before it has a row."""
+    names = {target.name for target in odd_targets.targets()}
+    found = odd_targets.public_names()
+    without_arguments = {name for name in found if not odd_targets._required(found[name])}
+    assert set(found) - names <= without_arguments
+    assert {"pipla.run", "prox.L1", "operators.Dense", "imaging.psnr"} <= names
+
+
+def test_calls_depend_on_seed_and_number_only():
+    rows, odd = odd_targets.targets(), odd_calls._odd_values()
+    first, again = (odd_calls._draw(7, 3, rows, odd)[:2] for _ in range(2))
+    assert first[0].name == again[0].name
+    assert first[1] == again[1]
+
+
+def _refuse():
+    raise ValueError("a sentence that is not of the library.")
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome"),
+    [
+        (lambda x: x, "returned"),
+        (lambda x: _refuse(), "raw"),
+        (lambda x: jax.numpy.zeros(-1), "raw"),
+        (odd_targets.prox.L1, "refused"),
+    ],
+)
+def test_only_errors_of_the_library_itself_are_sound(call, outcome):
+    def named(x):
+        return call(x)
+
+    target = odd_targets.Target("t", named, {"x": 1.0})
+    run = functools.partial(odd_calls._perform, 0, target, {"x": "'a'"}, {"x": "a"})
+    assert run().outcome == outcome
