@@ -127,7 +127,7 @@ def test_a_given_strength_is_kept():
     [
         ({"observed": np.full((4, 4), 3.0)}, ValueError, "the same everywhere"),
         (
-            {"observed": np.array([[1.0, np.nan], [0.0, 1.0]])},
+            {"observed": np.array([[1.0, np.inf], [0.0, 1.0]])},
             ValueError,
             "observed has 1 non-finite",
         ),
