@@ -35,7 +35,6 @@ HELD_OUT = (
         "retina",
         "hubble_deep_field",
         "grass",
-        "cat",
     ),
 )
 
