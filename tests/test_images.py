@@ -6,7 +6,7 @@ import numpy as np
 import png
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pipla import _files
 from pipla.imaging.io import as_image, read_image, write_image
@@ -118,6 +118,57 @@ def test_unusual_tiffs(tmp_path):
     np.testing.assert_array_equal(read_image(path).pixels, COLOUR)
 
 
+def test_jpeg_is_read(tmp_path):
+    for array, name in ((GREY, "grey.jpg"), (COLOUR, "colour.jpeg")):
+        smooth = np.asarray(Image.fromarray(array).resize((32, 24)))
+        Image.fromarray(smooth).save(tmp_path / name, quality=100)
+        image = read_image(tmp_path / name)
+        assert image.depth == "uint8"
+        with Image.open(tmp_path / name) as stored:
+            np.testing.assert_array_equal(image.pixels, np.asarray(stored))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["jpg", "png", "tif", "lzw.tif"])
+def test_a_rotated_photograph_is_turned_upright(tmp_path, orientation, ending):
+    path = tmp_path / f"a.{ending}"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    plain = np.kron(COLOUR, np.ones((8, 8, 1), np.uint8))
+    if ending == "tif":
+        tifffile.imwrite(
+            path, plain, photometric="rgb", extratags=[(0x0112, "H", 1, orientation, True)]
+        )
+    else:
+        options = {"compression": "tiff_lzw"} if ending == "lzw.tif" else {}
+        Image.fromarray(plain).save(path, exif=exif, **options)
+    with Image.open(path) as stored:
+        pixels = np.asarray(ImageOps.exif_transpose(stored))
+    assert pixels.shape == (plain.shape if orientation < 5 else (56, 40, 3))
+    np.testing.assert_array_equal(read_image(path).pixels, pixels)
+
+
+def test_an_image_too_large_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
+    Image.new("L", (3000, 2000)).save(tmp_path / "a.png")
+    Image.new("L", (3000, 2000)).save(tmp_path / "a.jpg")
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((2000, 3000), np.uint8), compression="zlib")
+    np.save(tmp_path / "a.npy", np.zeros((2000, 3000), np.uint8))
+    monkeypatch.setattr("pipla.imaging.io._as_array", None)
+    for ending in ("png", "jpg", "tif", "npy"):
+        with pytest.raises(ValueError, match=r"2000 × 3000 = 6000000 pixels.*limit of 1000"):
+            read_image(tmp_path / f"a.{ending}", max_pixels=1000)
+
+
+def test_missing_pixels_are_read_where_they_are_allowed(tmp_path):
+    pixels = np.array([[1.0, np.nan], [3.0, 4.0]])
+    np.save(tmp_path / "a.npy", pixels)
+    image = read_image(tmp_path / "a.npy", missing=True)
+    np.testing.assert_array_equal(image.pixels, pixels)
+    assert image.limits == (1, 4)
+    with pytest.raises(ValueError, match="every pixel is missing"):
+        as_image(np.full((2, 2), np.nan), missing=True)
+
+
 @pytest.mark.parametrize("name", DEEP)
 def test_opaque_transparency_is_dropped_with_a_warning(tmp_path, name):
     path = save_png(tmp_path / "a.png", opaque(DEEP[name]))
@@ -135,6 +186,7 @@ def test_real_transparency_is_an_error(tmp_path, name):
 
 def bad_files(folder):
     yield "pages.tif", "has 5 pages", lambda p: tifffile.imwrite(p, np.zeros((5, 9, 7), "u1"))
+    yield "cmyk.jpg", "CMYK", lambda p: Image.new("CMYK", (4, 4)).save(p)
     yield "cmyk.tif", "SEPARATED", lambda p: Image.new("CMYK", (4, 4)).save(p)
     yield "row.npy", r"1 row\(s\) and 9", lambda p: np.save(p, np.zeros((1, 9)))
     yield "column.png", r"9 row\(s\) and 1", lambda p: Image.new("L", (1, 9)).save(p)
@@ -144,14 +196,18 @@ def bad_files(folder):
     yield "complex.npy", "complex128", lambda p: np.save(p, np.zeros((3, 3), complex))
     yield "objects.npy", "allow_pickle", lambda p: np.save(p, np.full((3, 3), None), True)
     yield "archive.npy", "an archive", lambda p: p.write_bytes(b"PK\x03\x04rest")
-    yield "text.png", "not PNG, TIFF or NPY", lambda p: p.write_text("no image")
-    yield "empty.png", "not PNG, TIFF or NPY", lambda p: p.touch()
+    yield "text.png", "not PNG, JPEG, TIFF or NPY", lambda p: p.write_text("no image")
+    yield "empty.png", r"0 bytes\), is not PNG, JPEG, TIFF or NPY", lambda p: p.touch()
     yield "folder", "is not a file", lambda p: p.mkdir()
     whole = save_png(folder / "whole.png", RNG.integers(0, 256, (64, 64), dtype=np.uint8))
     yield "half.png", "damaged", lambda p: p.write_bytes(whole.read_bytes()[:1500])
     deep = save_png(folder / "deep.png", COLOUR16).read_bytes()
     yield "half16.png", "damaged", lambda p: p.write_bytes(deep[:100])
     yield "head.png", "damaged", lambda p: p.write_bytes(deep[:10])
+    Image.fromarray(COLOUR).resize((64, 64)).save(folder / "whole.jpg")
+    jpeg = (folder / "whole.jpg").read_bytes()
+    yield "half.jpg", "damaged", lambda p: p.write_bytes(jpeg[: len(jpeg) // 2])
+    yield "head.jpg", "damaged", lambda p: p.write_bytes(jpeg[:8])
     tifffile.imwrite(folder / "whole.tif", GREY16)
     tail = (folder / "whole.tif").read_bytes()
     yield "half.tif", "damaged", lambda p: p.write_bytes(tail[: len(tail) - 20])

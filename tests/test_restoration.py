@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pipla
 from pipla.cli import app as cli
-from pipla.cli import deblur
+from pipla.cli import images
 from pipla.imaging import TVDeconvolution, TVDenoiser, estimate_noise
 from pipla.models.images import tv_model
 from pipla.operators import Dense, Identity, Mask, blur, convolution
@@ -127,7 +127,7 @@ def test_a_given_strength_is_kept():
     [
         ({"observed": np.full((4, 4), 3.0)}, ValueError, "the same everywhere"),
         (
-            {"observed": np.array([[1.0, np.nan], [0.0, 1.0]])},
+            {"observed": np.array([[1.0, np.inf], [0.0, 1.0]])},
             ValueError,
             "observed has 1 non-finite",
         ),
@@ -198,7 +198,7 @@ def test_the_command_writes_everything_it_promises(photo, tmp_path):
     out = tmp_path / "out"
     said = command(photo, "--blur", "box:3", "--noise", "2.0", "--out", out)
     assert said.exit_code == 0, said.output
-    assert {file.name for file in out.iterdir()} == deblur.FILES
+    assert {file.name for file in out.iterdir()} == images.FILES
     numbers = json.loads((out / "result.json").read_text())
     assert {"strength", "strength_stderr", "noise", "seconds", "evaluations"} <= set(numbers)
     assert numbers["noise"] == 2.0
@@ -208,8 +208,14 @@ def test_the_command_writes_everything_it_promises(photo, tmp_path):
     page = (out / "report.html").read_text()
     assert page.count("<img") == 3
     assert "http://" not in page
-    # Again into the same folder: it is ours.
-    assert command(photo, "--blur", "box:3", "--noise", "learn", "--out", out).exit_code == 0
+    # Again into the same folder: only if told to.
+    words = (photo, "--blur", "box:3", "--noise", "learn", "--out", out)
+    refused = command(*words)
+    assert refused.exit_code == 2
+    assert "holds an earlier result; add --force" in refused.output
+    assert json.loads((out / "result.json").read_text()) == numbers
+    assert command(*words, "--force").exit_code == 0
+    assert json.loads((out / "result.json").read_text())["noise_source"] == "learned"
 
 
 @pytest.mark.parametrize(
@@ -278,7 +284,7 @@ def test_an_error_while_writing_leaves_no_half_folder(photo, tmp_path, monkeypat
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(deblur, "_write_page", fail)
+    monkeypatch.setattr(images, "_write_page", fail)
     result = command(photo, "--blur", "box:3", "--noise", "2", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert sorted(file.name for file in tmp_path.iterdir()) == ["photo.png"]

@@ -13,6 +13,9 @@ from pipla._threads import one_thread_per_device
 
 def main() -> None:
     """The entry point `pipla`: one CPU device per core, each with one thread; cached programs."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without × and ± shows \\xd7
+            stream.reconfigure(errors="backslashreplace")
     try:
         with extra("cli", "the command line"):
             from pipla.cli.app import app
@@ -24,7 +27,16 @@ def main() -> None:
     # Without a folder of one's own (no home, a full or read-only disk) it works, only slower.
     with contextlib.suppress(OSError, RuntimeError):
         enable_cache()
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # now, so that a full disk or a closed pipe is one line
+    except OSError as error:
+        # Python would try again when it ends, and print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"pipla: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def _one_device_per_core() -> None:

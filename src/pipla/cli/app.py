@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from pipla._extras import MissingExtraError
-from pipla.cli import deblur, demo, experiment
+from pipla.cli import deblur, demo, denoise, experiment, inpaint
 
 app = typer.Typer(
     help="Maximum marginal likelihood in latent variable models with kinks.",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
 )
 experiments = typer.Typer(
     help="The paper's tables and figures: as published, corrected, and by the recommended rule.",
@@ -41,16 +43,32 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)  # Typer reads the options from the signature
     def wrapped(*args: Any, **options: Any) -> None:
         try:
-            command(*args, **options)
-        except (ValueError, OSError, MissingExtraError) as error:
-            print(f"pipla: {' '.join(str(error).split())}", file=sys.stderr)
+            with warnings.catch_warnings():
+                warnings.showwarning = _one_line_warning
+                command(*args, **options)
+        except _USER_ERRORS as error:
+            said = " ".join(str(error).split()) or type(error).__name__
+            print(f"pipla: {said}", file=sys.stderr)
             raise typer.Exit(2) from None
 
     return wrapped
 
 
+#: Warnings are among them for those who make warnings errors.
+_USER_ERRORS = (
+    *(ValueError, OSError, EOFError, ArithmeticError, MemoryError),
+    *(MissingExtraError, UserWarning),
+)
+
+
+def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"pipla: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
 app.command("demo")(one_line_errors(demo.command))
 app.command("deblur")(one_line_errors(deblur.command))
+app.command("denoise")(one_line_errors(denoise.command))
+app.command("inpaint")(one_line_errors(inpaint.command))
 app.command("report")(one_line_errors(experiment.report))
 experiments.command("list")(one_line_errors(experiment.list_all))
 experiments.command("run")(one_line_errors(experiment.run))

@@ -15,6 +15,7 @@ from pipla.algorithms.base import Algorithm
 from pipla.engine.result import Result, Status, provenance
 from pipla.engine.run import run
 from pipla.engine.save import Save
+from pipla.imaging.restoration import check_seed
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred
 from pipla.problems import Problem, logistic, toy
@@ -57,6 +58,7 @@ def command(
 def write_demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
     """Run the demo, write `out/report.html` and the figures, and return the table."""
     require_matplotlib()
+    check_seed(seed)
     out.mkdir(parents=True, exist_ok=True)
     rows = [row for problem in (toy(), logistic()) for row in _fit(problem, seed, progress)]
     table = _table(rows)

@@ -3,26 +3,38 @@
 | names | what they do |
 |---|---|
 | `restore`, `Restoration`, `estimate_noise` | restore an image, with its uncertainty |
+| `deconvolve` | undo a known blur of a photograph |
+| `BoundaryWarning`, `IdentifiabilityWarning` | an assumption that does not fit the image |
 | `TVDenoiser`, `TVDeconvolution` | the same as scikit-learn estimators (`pipla[sklearn]`) |
-| `read_image`, `write_image` | PNG, TIFF and NPY files |
+| `read_image`, `write_image` | image files |
 | `mse`, `psnr`, `ssim` | compare a restored image with the ground truth |
 """
 
 from typing import TYPE_CHECKING, Any
 
+from pipla.imaging._observations import (
+    BoundaryWarning,
+    IdentifiabilityWarning,
+    estimate_noise,
+)
+from pipla.imaging.boundaries import Boundary, deconvolve
 from pipla.imaging.io import Image, as_image, read_image, write_image
 from pipla.imaging.metrics import mse, psnr, ssim
-from pipla.imaging.restoration import Restoration, estimate_noise, restore
+from pipla.imaging.restoration import Restoration, restore
 
 if TYPE_CHECKING:
     from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
 
 __all__ = [
+    "Boundary",
+    "BoundaryWarning",
+    "IdentifiabilityWarning",
     "Image",
     "Restoration",
     "TVDeconvolution",
     "TVDenoiser",
     "as_image",
+    "deconvolve",
     "estimate_noise",
     "mse",
     "psnr",

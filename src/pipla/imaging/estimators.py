@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from pipla._extras import extra
-from pipla.imaging.restoration import Restoration, estimate_noise, restore
-from pipla.operators import Identity, Operator, blur, convolution
-from pipla.operators.blur import Boundary
+from pipla.imaging._observations import checked_channel_axis, estimate_noise
+from pipla.imaging.boundaries import Boundary, deconvolve
+from pipla.imaging.restoration import Restoration, restore
+from pipla.operators import Identity
 
 with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -27,12 +28,12 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
     random_state: int
 
     @abc.abstractmethod
-    def _operator(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> Operator:
-        """The map from an image of this shape to noise-free observations."""
+    def _restored(self, image: np.ndarray, noise: float | None, **options: Any) -> Restoration:
+        """`restore` or `deconvolve`."""
 
     def fit(self, X: Any, y: None = None) -> Any:
         """Learn the regularisation strength from one observed image, and restore the image."""
-        image = np.asarray(X)
+        image = np.asanyarray(X)  # the mask of a masked array is kept
         found = self._restore(image, self._noise(image), None)
         self.strength_ = found.strength
         self.strength_stderr_ = found.strength_stderr
@@ -46,7 +47,7 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
     def transform(self, X: Any) -> np.ndarray:
         """The posterior mean of an image at the learned strength and noise."""
         check_is_fitted(self)
-        return self._restore(np.asarray(X), self.noise_, self.strength_).mean
+        return self._restore(np.asanyarray(X), self.noise_, self.strength_).mean
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> np.ndarray:
         """Fit, and return the posterior mean."""
@@ -62,15 +63,12 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
     def _restore(
         self, image: np.ndarray, noise: float | None, strength: float | None
     ) -> Restoration:
-        axes = tuple(range(image.ndim))
-        if self.channel_axis is not None:
-            axes = tuple(axis for axis in axes if axis != self.channel_axis % image.ndim)
-        return restore(
-            self._operator(image.shape, axes),
+        channel_axis = checked_channel_axis(self.channel_axis, image.ndim)
+        return self._restored(
             image,
             noise,
+            axes=tuple(axis for axis in range(image.ndim) if axis != channel_axis),
             isotropic=self.isotropic,
-            axes=axes,
             strength=strength,
             num_steps=self.num_steps,
             seed=self.random_state,
@@ -82,10 +80,12 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
 class TVDenoiser(_TVRestorer):
     """Remove Gaussian noise; the regularisation strength is learned.
 
+    Missing pixels (NaN, or masked in a `numpy.ma.MaskedArray`) are filled in.
+
     Arguments:
         noise: the standard deviation of the noise, `"auto"` to estimate it from the finest details,
-            or `"learn"` to learn it together with the strength (recommended for blurred images
-            only: without a blur, noise and texture are hard to tell apart).
+            or `"learn"` to learn it together with the strength. Without a blur the noise of an
+            image cannot be learned: it is estimated then, with a warning.
         isotropic: isotropic instead of anisotropic total variation.
         channel_axis: the axis of colours, which share one strength; `None` for grey images,
             signals and volumes.
@@ -124,8 +124,8 @@ class TVDenoiser(_TVRestorer):
         self.num_steps = num_steps
         self.random_state = random_state
 
-    def _operator(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> Operator:
-        return Identity()
+    def _restored(self, image: np.ndarray, noise: float | None, **options: Any) -> Restoration:
+        return restore(Identity(), image, noise, **options)
 
 
 class TVDeconvolution(_TVRestorer):
@@ -133,8 +133,8 @@ class TVDeconvolution(_TVRestorer):
 
     Arguments:
         psf: the blur kernel, as an array or as text: `"box:9"`, `"gaussian:2"`, `"psf.npy"`.
-        boundary: how the blur continued the image beyond its edge: `"circular"`, `"reflect"` or
-            `"renormalised"`.
+        boundary: what lies beyond the edge of the image: `"unknown"`, `"reflect"`,
+            `"renormalised"` or `"circular"`; see `pipla.imaging.deconvolve`.
         noise, isotropic, channel_axis, num_steps, random_state: as for `TVDenoiser`.
 
     The attributes are those of `TVDenoiser`.
@@ -143,7 +143,7 @@ class TVDeconvolution(_TVRestorer):
     def __init__(
         self,
         psf: Any = "box:9",
-        boundary: Boundary = "circular",
+        boundary: Boundary = "unknown",
         noise: float | str = "auto",
         *,
         isotropic: bool = False,
@@ -159,6 +159,5 @@ class TVDeconvolution(_TVRestorer):
         self.num_steps = num_steps
         self.random_state = random_state
 
-    def _operator(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> Operator:
-        psf = blur.parse(self.psf) if isinstance(self.psf, str) else blur.checked(self.psf)
-        return convolution(psf, shape, self.boundary, axes)
+    def _restored(self, image: np.ndarray, noise: float | None, **options: Any) -> Restoration:
+        return deconvolve(image, self.psf, noise, boundary=self.boundary, **options)

@@ -1,4 +1,4 @@
-"""Image files: PNG, TIFF and NPY are read; PNG and NPY are written, on the scale of the input."""
+"""Image files: PNG, JPEG, TIFF and NPY are read; PNG and NPY are written, on the input's scale."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pipla._extras import MissingExtraError, extra
 #: The dtypes that an image keeps; any other real dtype is read as float64.
 DEPTHS = ("uint8", "uint16", "float32", "float64")
 _FORMATS = {b"\x89PNG": "PNG", b"\x93NUM": "NPY", b"PK\x03\x04": "NPZ"}
+_FORMATS |= dict.fromkeys((b"\xff\xd8\xff" + bytes([end]) for end in range(256)), "JPEG")
 _FORMATS |= dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "TIFF")
 
 
@@ -32,12 +33,13 @@ class Image(NamedTuple):
     limits: tuple[float, float]
 
 
-def read_image(path: str | Path) -> Image:
-    """Read a PNG, TIFF or NPY file; its content decides which, not its name.
+def read_image(path: str | Path, *, max_pixels: int | None = None, missing: bool = False) -> Image:
+    """Read a PNG, JPEG, TIFF or NPY file; its content decides which, not its name.
 
     * Images have 8 or 16 bits or floats, in grey or colour. 1-, 2- and 4-bit images become 8-bit
       ones. A palette is replaced by its colours, or by grey levels if it has no others. NPY arrays
       of other integers are read as float64. Three equal channels stay three channels.
+    * An image that its file says to rotate or mirror (EXIF orientation) is turned upright.
     * A second or fourth channel is transparency. It is dropped with a warning if it is opaque
       everywhere; otherwise it is an error, because the background is unknown.
     * It is an error if the file has several pages, if the image has only one row or column (total
@@ -45,6 +47,8 @@ def read_image(path: str | Path) -> Image:
 
     Arguments:
         path: the file.
+        max_pixels: refuse an image with more rows × columns, before it is decoded.
+        missing: NaN is allowed, and means a missing pixel.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -55,7 +59,7 @@ def read_image(path: str | Path) -> Image:
     if not path.exists():
         raise FileNotFoundError(f"there is no image {str(path)!r}.")
     if not path.is_file():
-        raise ValueError(f"image {str(path)!r} is not a file; give a PNG, TIFF or NPY file.")
+        raise ValueError(f"image {str(path)!r} is not a file; give a PNG, JPEG, TIFF or NPY file.")
     try:
         with path.open("rb") as file:
             format = _FORMATS.get(file.read(4))
@@ -64,9 +68,13 @@ def read_image(path: str | Path) -> Image:
     if format == "NPZ":
         raise ValueError(f"image {str(path)!r} is an archive (npz?); save the one array as NPY.")
     if format is None:
-        raise ValueError(f"image {str(path)!r} is not PNG, TIFF or NPY; convert it to one.")
+        empty = " is empty (0 bytes)," if path.stat().st_size == 0 else ""
+        raise ValueError(
+            f"image {str(path)!r}{empty} is not PNG, JPEG, TIFF or NPY; convert it to one."
+        )
+    readers = {"PNG": _read_png, "JPEG": _read_jpeg, "TIFF": _read_tiff, "NPY": _read_npy}
     try:
-        raw = {"PNG": _read_png, "TIFF": _read_tiff, "NPY": _read_npy}[format](path)
+        raw = readers[format](path, max_pixels)
     except _Refused as error:
         raise ValueError(f"image {str(path)!r} {error}") from None
     except MissingExtraError:
@@ -76,15 +84,16 @@ def read_image(path: str | Path) -> Image:
         raise ValueError(
             f"image {str(path)!r} cannot be read as {format}, it may be damaged: {reason}"
         ) from error
-    return as_image(raw, f"image {str(path)!r}")
+    return as_image(raw, f"image {str(path)!r}", missing=missing)
 
 
-def as_image(array: Any, name: str = "image") -> Image:
+def as_image(array: Any, name: str = "image", *, missing: bool = False) -> Image:
     """Convert an array to an `Image`, with the checks of `read_image`.
 
     Arguments:
         array: of shape (rows, columns) or (rows, columns, channels).
         name: what error messages call it.
+        missing: NaN is allowed, and means a missing pixel.
 
     >>> as_image(np.array([[0, 255], [128, 7]], np.uint8)).limits
     (0.0, 255.0)
@@ -107,12 +116,14 @@ def as_image(array: Any, name: str = "image") -> Image:
             "image needs at least two of each."
         )
     pixels = raw.astype(np.float64)
-    bad = np.argwhere(~np.isfinite(pixels))
+    bad = np.argwhere(np.isinf(pixels) if missing else ~np.isfinite(pixels))
     if len(bad):
         raise ValueError(
             f"{name} has {len(bad)} pixel value(s) that are NaN or infinite among {pixels.size}, "
             f"the first at {tuple(map(int, bad[0]))}; replace them first."
         )
+    if np.isnan(pixels).all():
+        raise ValueError(f"{name}: every pixel is missing (NaN); there is nothing to restore.")
     pixels = _without_alpha(pixels, depth, name)
     return Image(pixels, depth, _limits(pixels, depth))
 
@@ -168,7 +179,7 @@ class _Refused(Exception):  # noqa: N818 - the end of a sentence, turned into a 
 def _limits(pixels: np.ndarray, depth: str) -> tuple[float, float]:
     if depth.startswith("uint"):
         return 0.0, float(np.iinfo(depth).max)
-    low, high = float(pixels.min()), float(pixels.max())
+    low, high = float(np.nanmin(pixels)), float(np.nanmax(pixels))
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
 
@@ -188,13 +199,55 @@ def _without_alpha(pixels: np.ndarray, depth: str, name: str) -> np.ndarray:
     return pixels[..., 0] if channels in (1, 2) else pixels
 
 
-def _read_npy(path: Path) -> np.ndarray:
+def _limit(rows: int, columns: int, most: int | None) -> None:
+    if most is not None and rows * columns > most:
+        raise _Refused(
+            f"has {rows} × {columns} = {rows * columns} pixels, more than the limit of {most}; "
+            "crop it or scale it down, or raise the limit."
+        )
+
+
+#: How to turn an image upright, for the values of the EXIF orientation; 1 is upright.
+_UPRIGHT = {
+    2: lambda image: image[:, ::-1],
+    3: lambda image: image[::-1, ::-1],
+    4: lambda image: image[::-1],
+    5: lambda image: np.swapaxes(image, 0, 1),
+    6: lambda image: np.swapaxes(image, 0, 1)[:, ::-1],
+    7: lambda image: np.swapaxes(image, 0, 1)[::-1, ::-1],
+    8: lambda image: np.swapaxes(image, 0, 1)[::-1],
+}
+_ORIENTATION = 0x0112
+
+
+def _upright(raw: np.ndarray, orientation: Any) -> np.ndarray:
+    turn = _UPRIGHT.get(orientation)
+    return raw if turn is None else turn(raw)
+
+
+def _read_npy(path: Path, most: int | None) -> np.ndarray:
+    if most is not None:
+        shape = np.load(path, allow_pickle=False, mmap_mode="r").shape  # reads the header only
+        if len(shape) > 1:
+            _limit(shape[0], shape[1], most)
     return np.load(path, allow_pickle=False)
 
 
-def _read_png(path: Path) -> np.ndarray:
+def _read_jpeg(path: Path, most: int | None) -> np.ndarray:
+    with extra("imaging", "reading JPEG files"):
+        import PIL.Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)  # `most` is the limit
+        with PIL.Image.open(path, formats=["JPEG"]) as image:
+            _limit(image.height, image.width, most)
+            return _upright(_as_array(image), image.getexif().get(_ORIENTATION))
+
+
+def _read_png(path: Path, most: int | None) -> np.ndarray:
     with path.open("rb") as file:
         head = file.read(26)
+    _limit(int.from_bytes(head[20:24]), int.from_bytes(head[16:20]), most)
     if head[24] == 16 and head[25] != 0:  # Pillow would cut 16-bit colour down to 8 bits
         with extra("imaging", "reading 16-bit colour PNG files"):
             import png
@@ -206,11 +259,13 @@ def _read_png(path: Path) -> np.ndarray:
     with extra("imaging", "reading PNG files"):
         import PIL.Image
 
-    with PIL.Image.open(path, formats=["PNG"]) as image:
-        frames = getattr(image, "n_frames", 1)
-        if frames > 1:
-            raise _Refused(f"has {frames} frames; save the one you want on its own.")
-        return _as_array(image)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)  # `most` is the limit
+        with PIL.Image.open(path, formats=["PNG"]) as image:
+            frames = getattr(image, "n_frames", 1)
+            if frames > 1:
+                raise _Refused(f"has {frames} frames; save the one you want on its own.")
+            return _upright(_as_array(image), image.getexif().get(_ORIENTATION))
 
 
 def _as_array(image: Any) -> np.ndarray:
@@ -229,7 +284,7 @@ def _as_array(image: Any) -> np.ndarray:
     return np.asarray(image)
 
 
-def _read_tiff(path: Path) -> np.ndarray:
+def _read_tiff(path: Path, most: int | None) -> np.ndarray:
     with extra("imaging", "reading TIFF files"):
         import tifffile
 
@@ -240,6 +295,9 @@ def _read_tiff(path: Path) -> np.ndarray:
             raise _Refused(
                 f"has {len(file.pages)} pages; save the one you want as a file of its own."
             )
+        _limit(page.imagelength, page.imagewidth, most)
+        tag = page.tags.get(_ORIENTATION)
+        orientation = None if tag is None else int(tag.value)
         colours = page.photometric.name
         if colours in ("MINISBLACK", "MINISWHITE", "RGB"):
             try:
@@ -257,7 +315,7 @@ def _read_tiff(path: Path) -> np.ndarray:
                 raw = np.moveaxis(raw, series.axes.index("S"), -1)
             if colours == "MINISWHITE" and raw.dtype.kind in "bu":
                 raw = ~raw
-            return raw
+            return _upright(raw, orientation)
     if colours == "PALETTE":
         return _read_packed_tiff(path)
     raise _Refused(f"has colours of kind {colours}; convert it to grey or RGB.")
@@ -269,7 +327,7 @@ def _read_packed_tiff(path: Path) -> np.ndarray:
         import PIL.Image
 
     with PIL.Image.open(path, formats=["TIFF"]) as image:
-        return _as_array(image)
+        return _as_array(image)  # Pillow turns a TIFF upright while it decodes it
 
 
 def _write_png(path: Path, levels: np.ndarray) -> None:

@@ -7,7 +7,6 @@ in closed form. It leaves no parameter to tune.
 
 from __future__ import annotations
 
-import importlib
 import time
 import warnings
 from typing import Any, NamedTuple
@@ -18,15 +17,25 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pipla import _checks
-from pipla._extras import extra
 from pipla.algorithms import RPL
 from pipla.engine.map_estimate import map_estimate
 from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
+from pipla.imaging._observations import (
+    IdentifiabilityWarning,
+    as_observed,
+    check_seam,
+    estimate_noise,
+    rounding,
+    seen_through,
+)
 from pipla.models.images import tv_model
 from pipla.models.model import Model
-from pipla.operators import Operator
+from pipla.operators import Identity, Mask, Operator
+
+#: Seeds are 64-bit integers.
+LARGEST_SEED = 2**63 - 1
 
 
 class Restoration(NamedTuple):
@@ -37,11 +46,13 @@ class Restoration(NamedTuple):
         std: the posterior standard deviation of every pixel.
         map: the most probable image at the learned strength; `None` if not asked for.
         strength, strength_stderr: the regularisation strength and its Monte-Carlo error.
-        noise: the standard deviation of the noise, given or learned.
+        noise: the standard deviation of the noise.
         evaluations: the number of flows of the likelihood, summed over particles.
         seconds: the time of sampling and maximising, without compilation of the sampler.
         result: the run. Its theta is a dict: `"strength"` is the logarithm of the strength, and
             `"noise"`, where the noise is learned, the logarithm of its standard deviation.
+        noise_source: where the noise is from: `"given"`, `"learned"`, or `"estimated"` if it was to
+            be learned and cannot be.
     """
 
     mean: Float[np.ndarray, "..."]
@@ -53,6 +64,7 @@ class Restoration(NamedTuple):
     evaluations: int
     seconds: float
     result: Result
+    noise_source: str = "given"
 
 
 def restore(
@@ -68,6 +80,7 @@ def restore(
     seed: int = 0,
     maximise: bool = True,
     progress: bool | None = None,
+    start: Any = None,
 ) -> Restoration:
     r"""Restore the image behind `observed`, and learn the regularisation strength.
 
@@ -76,8 +89,11 @@ def restore(
 
     Arguments:
         operator: $H$, the map from an image to noise-free observations; see `pipla.operators`.
-        observed: $y$.
-        noise: $\sigma$, the standard deviation of the noise; `None` learns it.
+        observed: $y$. Values that are NaN, or masked in a `numpy.ma.MaskedArray`, are missing;
+            this works for `Identity`, `Mask` and `Dense`.
+        noise: $\sigma$, the standard deviation of the noise; `None` learns it. Without a blur
+            (`Identity`, `Mask`) it cannot be learned from an image: the marginal likelihood rises
+            as $\sigma \to 0$ (E17). There, `estimate_noise` is used, with a warning.
         isotropic: isotropic instead of anisotropic total variation.
         axes: the axes along which differences are taken; `(0, 1)` for colour images.
         strength: keep the strength at this value instead of learning it.
@@ -86,6 +102,12 @@ def restore(
         seed: the seed of the random numbers.
         maximise: also compute the MAP estimate.
         progress: show a progress bar; by default only on a terminal.
+        start: the image that the sampler starts from; by default the observations, or their
+            backprojection.
+
+    Warns:
+        BoundaryWarning: the blur is circular, but opposite edges of the image do not meet.
+        IdentifiabilityWarning: the noise was to be learned, but was estimated.
 
     Raises:
         KeyboardInterrupt: interrupted before the end of the burn-in. Later interruptions return the
@@ -99,14 +121,22 @@ def restore(
         >>> bool(np.std(found.mean - truth) < 5)
         True
     """
-    _checks.positive("strength", strength)
-    _checks.positive("noise", noise)
-    if strength is not None and noise is None:
-        raise ValueError("noise must be given where strength is: each determines the other.")
-    observed = _as_floats(observed)
-    model = _model(operator, observed, noise, isotropic, axes)
-    x = _start(operator, observed)
-    theta = _start_theta(model, x, observed, noise, strength)
+    _check(operator, noise, strength, isotropic, num_particles, seed)
+    values, seen = as_observed(observed)
+    axes = _checked_axes(axes, operator, values)
+    operator, values = seen_through(operator, values, seen)
+    check_seam(operator, values)
+    noise_source = "given" if noise is not None else "learned"
+    if noise is None and isinstance(operator, Identity | Mask) and _image_axes(values, axes) > 1:
+        noise, noise_source = _estimated(operator, values, axes), "estimated"
+    if noise is not None and float(noise) < rounding(values):
+        raise ValueError(
+            f"noise {float(noise):.3g} is smaller than the rounding error of the observations, "
+            f"{rounding(values):.3g}; give a larger one, or scale the image down."
+        )
+    model = _model(operator, jnp.asarray(values), noise, isotropic, axes)
+    x = _start(operator, jnp.asarray(values), start)
+    theta = _start_theta(model, x, jnp.asarray(values), noise, strength)
     began = time.perf_counter()
     result = run(
         model,
@@ -136,46 +166,78 @@ def restore(
         evaluations=num_particles * result.num_steps,
         seconds=time.perf_counter() - began - result.compile_seconds,
         result=result,
+        noise_source=noise_source,
     )
 
 
-def estimate_noise(observed: Any, channel_axis: int | None = None) -> float:
-    """Estimate the standard deviation of the noise from the finest details of an image.
-
-    This is Donoho's median of wavelet coefficients (scikit-image). It is accurate where the image
-    itself has little at the finest scale, as a blurred one; on a sharp image the texture makes it
-    too large.
-
-    Arguments:
-        observed: the image.
-        channel_axis: the axis of colours; `None` for grey images.
-    """
-    with extra("imaging", "estimating the noise"):
-        importlib.import_module("pywt")  # which scikit-image imports only when called
-        from skimage.restoration import estimate_sigma
-
-    image = np.asarray(_as_floats(observed), np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an empty median is NaN, caught below
-        found = float(estimate_sigma(image, average_sigmas=True, channel_axis=channel_axis))
-    if not found > 0:
-        raise ValueError(
-            "noise cannot be estimated: the finest details of the image are exactly 0; give the "
-            "standard deviation of the noise as a number."
-        )
-    return found
-
-
-def _as_floats(observed: Any) -> Array:
-    array = np.asarray(observed)
-    if array.dtype.kind not in "fiub" or array.size == 0:
+def _check(
+    operator: Any, noise: Any, strength: Any, isotropic: Any, num_particles: Any, seed: Any
+) -> None:
+    if not isinstance(operator, Operator):
         raise TypeError(
-            f"observed must be an array of real numbers, got dtype {array.dtype} and shape "
-            f"{array.shape}."
+            "operator must be one of pipla.operators, such as Identity(), got "
+            f"{type(operator).__name__}."
         )
-    observed = jnp.asarray(array, jnp.result_type(float))
-    _checks.finite("observed", observed)
-    return observed
+    _checks.positive("strength", strength)
+    _checks.single("strength", strength)
+    _checks.positive("noise", noise)
+    if np.shape(noise) != ():
+        raise ValueError(
+            f"noise must be a single number, got an array of shape {np.shape(noise)}; noise that "
+            "differs from pixel to pixel is not supported."
+        )
+    if strength is not None and noise is None:
+        raise ValueError("noise must be given where strength is: each determines the other.")
+    _checks.boolean("isotropic", isotropic)
+    _checks.integer("num_particles", num_particles, least=1)
+    check_seed(seed)
+
+
+def check_seed(seed: Any) -> None:
+    """`seed` is an integer that JAX accepts."""
+    if _checks.integer("seed", seed, least=0) > LARGEST_SEED:
+        raise ValueError(f"seed must be below 2**63, got {seed}.")
+
+
+def _checked_axes(axes: Any, operator: Operator, values: np.ndarray) -> tuple[int, ...] | None:
+    """`axes` as a tuple, or `None`; `tv_model` compares them with the shape of x."""
+    if axes is None:
+        return None
+    try:
+        return tuple(_checks.integer("axes", axis, least=-99) for axis in axes)
+    except TypeError as error:
+        raise TypeError(f"axes must be a tuple of integers, got {axes!r}.") from error
+
+
+def _image_axes(values: np.ndarray, axes: tuple[int, ...] | None) -> int:
+    """The number of axes along which there are differences."""
+    along = range(values.ndim) if axes is None else axes
+    return sum(values.shape[axis] > 1 for axis in along if -values.ndim <= axis < values.ndim)
+
+
+def _estimated(operator: Operator, values: np.ndarray, axes: tuple[int, ...] | None) -> float:
+    """The noise from the finest details of the image, with a warning that it was not learned."""
+    image: Any = values
+    if isinstance(operator, Mask):
+        weights = np.broadcast_to(np.asarray(operator.mask), values.shape)
+        if not np.isin(weights, (0, 1)).all():
+            raise ValueError(
+                "noise cannot be learned without a blur, nor estimated where the mask has weights "
+                "other than 0 and 1; give the standard deviation of the noise."
+            )
+        image = np.ma.masked_array(values, mask=weights == 0)
+    others = set(range(values.ndim)) - {
+        axis % values.ndim for axis in (range(values.ndim) if axes is None else axes)
+    }
+    noise = estimate_noise(image, others.pop() if len(others) == 1 else None)
+    warnings.warn(
+        "the noise of an image that is not blurred cannot be learned together with the strength: "
+        f"the marginal likelihood has no maximum. Its standard deviation was estimated, {noise:.4g}"
+        ", and kept; give a number if you know a better one.",
+        IdentifiabilityWarning,
+        stacklevel=3,
+    )
+    return noise
 
 
 def _model(
@@ -192,10 +254,16 @@ def _model(
     return Model(model.smooth, model.nonsmooth.on(theta="strength"))
 
 
-def _start(operator: Operator, observed: Array) -> Array:
-    """The observations where they have the shape of x, else their backprojection."""
+def _start(operator: Operator, observed: Array, start: Any) -> Array:
+    """The given start, or the observations where they have the shape of x, or H'y."""
     back = operator.adjoint(observed)
-    return observed if back.shape == observed.shape else back
+    if start is None:
+        return observed if back.shape == observed.shape else back
+    given = jnp.asarray(start, observed.dtype)
+    _checks.finite("start", given)
+    if given.shape != back.shape:
+        raise ValueError(f"start must have the shape of x, {back.shape}, got {given.shape}.")
+    return given
 
 
 def _start_theta(

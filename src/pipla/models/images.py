@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pipla import _checks
 from pipla.models.likelihoods import Gaussian
 from pipla.models.model import Model
 from pipla.operators import Operator
@@ -26,16 +27,18 @@ def tv_model(
     axes: tuple[int, ...] | None = None,
     iterations: int = PROX_ITERATIONS,
 ) -> Model:
-    r"""Gaussian observations of a image whose prior is $e^{\theta}\mathrm{TV}(x)$.
+    r"""Gaussian observations of an image whose prior is $e^{\theta}\mathrm{TV}(x)$.
 
     With `noise=None` theta is a dict of `"strength"` and `"noise"`, the logarithms of both;
     otherwise it is the logarithm of the strength. `axes` are those that differences are taken
-    along; each position along the others (colours) is a image of its own with the same strength.
+    along; each position along the others (colours) is an image of its own with the same strength.
     """
     shape = jax.eval_shape(operator.adjoint, jnp.asarray(observed, jnp.result_type(float))).shape
+    if axes is not None:  # counted from the front, so that the degrees are those of the term
+        axes = tuple(axis % len(shape) for axis in _different_axes(axes, len(shape)))
     along = tuple(range(len(shape))) if axes is None else axes
     images = np.prod([size for axis, size in enumerate(shape) if axis not in along], initial=1)
-    # Total variation does not see the brightness of a image (E7).
+    # Total variation does not see the brightness of an image (E7).
     degrees = float(np.prod(shape) - images)
     # The tolerance is never reached in so few iterations: their number is what counts.
     term = TVStrength(
@@ -45,3 +48,13 @@ def tv_model(
         return Model(Gaussian(operator, observed, noise), term)
     likelihood = Gaussian(operator, observed, None, theta="noise")
     return Model(likelihood, term.on(theta="strength"))
+
+
+def _different_axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    try:
+        given = tuple(_checks.integer("axes", axis, least=-ndim) for axis in axes)
+    except TypeError as error:
+        raise TypeError(f"axes must be a tuple of integers, got {axes!r}.") from error
+    if not given or max(given) >= ndim or len({axis % ndim for axis in given}) < len(given):
+        raise ValueError(f"axes must be different axes of an x with {ndim} axes, got {axes}.")
+    return given

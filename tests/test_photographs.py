@@ -1,0 +1,521 @@
+"""Photographs: the edge, missing pixels, noise that cannot be learned, and the three commands."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from scipy.ndimage import convolve
+from typer.testing import CliRunner
+
+from pipla.cli import app as cli
+from pipla.cli import images
+from pipla.imaging import (
+    BoundaryWarning,
+    IdentifiabilityWarning,
+    TVDeconvolution,
+    TVDenoiser,
+    deconvolve,
+    estimate_noise,
+    psnr,
+    restore,
+)
+from pipla.imaging.boundaries import as_kernel, cropped_blur_matrix
+from pipla.models.images import tv_model
+from pipla.operators import Dense, Identity, Mask, blur, convolution
+
+SIZE = 48
+BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
+NOISY = BLOCKS + 10 * np.random.default_rng(0).standard_normal(BLOCKS.shape)
+
+
+def photograph(psf, name="camera", size=SIZE):
+    """The middle of a scene, and its observation: blurred before cropping, noisy, 8 bits."""
+    from skimage import data
+
+    scene = np.asarray(getattr(data, name)(), float)
+    window = tuple(slice((n - size) // 2, (n + size) // 2) for n in scene.shape)
+    noise = 2 * np.random.default_rng(0).standard_normal((size, size))
+    observed = convolve(scene, psf, mode="reflect")[window] + noise
+    return scene[window], np.clip(np.rint(observed), 0, 255)
+
+
+# What lies beyond the edge #
+
+
+@pytest.mark.parametrize("kind", ["gaussian:2", "box:9"])
+def test_a_photograph_gets_better_with_the_defaults(kind):
+    truth, observed = photograph(blur.parse(kind))
+    restored = TVDeconvolution(kind).fit_transform(observed)
+    assert restored.shape == observed.shape
+    assert psnr(restored, truth) > psnr(observed, truth) + 1
+    others = (
+        deconvolve(observed, kind, 2.0, boundary=boundary, maximise=False).mean
+        for boundary in ("reflect", "renormalised")
+    )
+    assert psnr(restored, truth) > max(psnr(other, truth) for other in others) - 0.5
+
+
+def test_a_kernel_that_is_no_product_suits_photographs_too():
+    rows, columns = np.mgrid[-4:5, -4:5]
+    disk = (rows**2 + columns**2 <= 16.5).astype(float)
+    disk /= disk.sum()
+    truth, observed = photograph(disk)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = deconvolve(observed, disk, 2.0)
+    assert found.mean.shape == found.map.shape == found.std.shape == observed.shape
+    assert psnr(found.mean, truth) > psnr(observed, truth) + 1
+
+
+def test_a_seam_that_does_not_fit_is_reported():
+    psf = blur.gaussian(2)
+    _, observed = photograph(psf)
+    with pytest.warns(BoundaryWarning, match=r"along axis \d .* not periodic"):
+        deconvolve(observed, psf, 2.0, boundary="circular", num_steps=3, maximise=False)
+    with pytest.warns(BoundaryWarning):
+        restore(convolution(psf, observed.shape), observed, 2.0, num_steps=3, maximise=False)
+
+
+def test_a_periodic_image_is_not_reported():
+    """Of 200 periodic images none is reported; the rule promises fewer than one in 16."""
+    from pipla.imaging._observations import check_seam
+
+    operator = convolution(blur.box(5), (32, 32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            scene = np.kron(rng.uniform(0, 255, (4, 4)), np.ones((8, 8)))
+            shifted = np.roll(scene, rng.integers(0, 32, 2), (0, 1))
+            seen = np.asarray(operator.apply(jnp.asarray(shifted)))
+            check_seam(operator, seen + 2 * rng.standard_normal(seen.shape))
+
+
+def test_a_border_is_blurred_like_the_scene():
+    """A scene that is constant beyond its border is observed without an error."""
+    kernel = np.array([0.1, 0.2, 0.4, 0.25, 0.05])
+    scene = np.random.default_rng(0).normal(size=12)
+    long = np.pad(scene, 4, mode="edge")
+    wanted = np.convolve(long, kernel, mode="same")[6:-6]
+    matrix = cropped_blur_matrix(kernel, 8, (2, 2))
+    np.testing.assert_allclose(matrix @ scene, wanted, atol=1e-12)
+
+
+def test_colours_and_even_kernels_have_a_border():
+    colour = np.stack([BLOCKS, 255 - BLOCKS], axis=2)
+    found = deconvolve(colour, np.full((2, 3), 1 / 6), 2.0, axes=(0, 1), num_steps=20)
+    assert found.mean.shape == found.map.shape == colour.shape
+
+
+def test_a_kernel_too_large_is_refused_before_it_is_made():
+    with pytest.raises(ValueError, match="32769 pixels wide, larger than the image"):
+        as_kernel("gaussian:4096", (512, 512))
+    with pytest.raises(ValueError, match="larger than the image"):
+        as_kernel("box:1" + "0" * 30, (512, 512))
+    with pytest.raises(ValueError, match="not a positive number"):
+        as_kernel("gaussian:wide", (512, 512))
+    with pytest.raises(ValueError, match="boundary must be one of 'unknown'"):
+        deconvolve(BLOCKS, "box:3", 1.0, boundary="zero")
+
+
+# Missing pixels #
+
+
+def missing(share=0.3):
+    return np.random.default_rng(1).uniform(size=BLOCKS.shape) < share
+
+
+def rms(image):
+    return float(np.sqrt(np.mean((image - BLOCKS) ** 2)))
+
+
+def test_masked_arrays_and_nan_and_masks_say_the_same():
+    holes = missing()
+    spoiled = np.where(holes, 9999.0, NOISY)
+    absent = np.where(holes, np.nan, NOISY)
+    options = {"num_steps": 150, "maximise": False}
+    wanted = restore(Mask(~holes), np.where(holes, 0, NOISY), 10.0, **options).mean
+    assert rms(wanted) < 25
+    for operator, observed in (
+        (Identity(), np.ma.masked_array(spoiled, holes)),
+        (Identity(), absent),
+        (Mask(~holes), absent),
+        (Mask(~holes), np.ma.masked_array(spoiled, holes)),
+    ):
+        np.testing.assert_allclose(restore(operator, observed, 10.0, **options).mean, wanted, 1e-3)
+    fitted = TVDenoiser(10.0, num_steps=150).fit(np.ma.masked_array(spoiled, holes))
+    np.testing.assert_allclose(fitted.restored_, wanted, 1e-3)
+    assert rms(fitted.transform(absent)) < 25
+
+
+def test_missing_values_of_a_matrix_are_left_out():
+    rng = np.random.default_rng(0)
+    matrix, x = rng.normal(size=(12, 6)), np.repeat([0.0, 3.0], 3)
+    observed = matrix @ x + 0.1 * rng.standard_normal(12)
+    observed[4] = np.nan
+    found = restore(Dense(matrix), observed, 0.1, num_steps=20, maximise=False)
+    kept = np.isfinite(observed)
+    same = restore(Dense(matrix[kept]), observed[kept], 0.1, num_steps=20, maximise=False)
+    np.testing.assert_array_equal(found.mean, same.mean)
+
+
+def test_no_data_at_all_are_refused():
+    with pytest.raises(ValueError, match="mask is 0 everywhere"):
+        restore(Mask(np.zeros_like(BLOCKS)), NOISY, 10.0)
+    with pytest.raises(ValueError, match="every value of observed is missing"):
+        restore(Identity(), np.full((8, 8), np.nan), 10.0)
+    with pytest.raises(ValueError, match="every value of observed is missing"):
+        restore(Mask(missing()), np.where(missing(), np.nan, NOISY), 10.0)
+
+
+def test_missing_pixels_under_a_blur_are_refused():
+    absent = np.where(missing(), np.nan, NOISY)
+    with pytest.raises(ValueError, match="not for CircularConvolution"):
+        restore(convolution(blur.box(3), BLOCKS.shape), absent, 10.0)
+    with pytest.raises(ValueError, match="cannot be restored together with a blur"):
+        deconvolve(absent, "box:3", 10.0)
+
+
+# Axes and arguments #
+
+
+def test_negative_axes_are_the_same_axes():
+    colour = np.stack([NOISY, NOISY / 2, 255 - NOISY], axis=2)
+    for axes, same in (((0, -2), (0, 1)), ((-3, -2), (0, 1)), ((0, -1), (0, 2))):
+        one, other = (tv_model(Identity(), colour, 10.0, axes=given) for given in (axes, same))
+        assert float(one.nonsmooth.degrees) == float(other.nonsmooth.degrees)
+    with pytest.raises(ValueError, match="axes must be different axes of an x with 2 axes"):
+        tv_model(Identity(), NOISY, 10.0, axes=(0, -2))
+    with pytest.raises(ValueError, match="axes must be"):
+        tv_model(Identity(), NOISY, 10.0, axes=(0, 2))
+
+
+def test_a_channel_axis_that_is_not_there_is_refused():
+    for estimator in (TVDenoiser(10.0, channel_axis=2), TVDeconvolution("box:3", channel_axis=2)):
+        with pytest.raises(ValueError, match="channel_axis must be an axis of the image"):
+            estimator.fit(NOISY)
+    with pytest.raises(ValueError, match="channel_axis must be an axis"):
+        estimate_noise(NOISY, 2)
+    with pytest.raises(TypeError, match="channel_axis must be an integer"):
+        TVDenoiser(10.0, channel_axis="last").fit(NOISY)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"operator": 3}, TypeError, "operator must be one of pipla.operators"),
+        ({"seed": "a"}, TypeError, "seed must be an integer"),
+        ({"seed": 10**23}, ValueError, "seed must be below"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"num_particles": None}, TypeError, "num_particles must be an integer"),
+        ({"axes": 0.5}, TypeError, "axes must be a tuple"),
+        ({"isotropic": 0.5}, TypeError, "isotropic must be True or False"),
+        ({"noise": np.ones(BLOCKS.shape)}, ValueError, "noise must be a single number"),
+        ({"noise": 1e-30}, ValueError, "smaller than the rounding error"),
+        ({"start": np.zeros(3)}, ValueError, "start must have the shape of x"),
+    ],
+)
+def test_odd_arguments_are_named(arguments, error, words):
+    given = {"operator": Identity(), "observed": NOISY, "noise": 10.0} | arguments
+    with pytest.raises(error, match=words):
+        restore(**given)
+
+
+# Noise that cannot be learned (E17) #
+
+
+def test_the_noise_of_an_image_without_blur_is_estimated():
+    for operator in (Identity(), Mask(~missing(0.2))):
+        with pytest.warns(IdentifiabilityWarning, match="cannot be learned.*estimated"):
+            found = restore(operator, NOISY, None, num_steps=60, maximise=False)
+        assert found.noise_source == "estimated"
+        assert found.noise == pytest.approx(10, rel=0.35)  # .5 to 1.5 when it was learned
+        assert set(found.result.theta) == {"strength"}
+    with pytest.warns(IdentifiabilityWarning):
+        estimator = TVDenoiser("learn", num_steps=30).fit(NOISY)
+    assert estimator.noise_ == pytest.approx(estimate_noise(NOISY))
+
+
+def test_the_noise_of_a_signal_and_of_a_blurred_image_is_learned():
+    signal = np.repeat([0.0, 40.0, 10.0], 30) + np.random.default_rng(0).standard_normal(90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = restore(Identity(), signal, None, num_steps=60, maximise=False)
+        assert found.noise_source == "learned"
+        rows = restore(Identity(), signal[:, None], None, num_steps=60, maximise=False)
+        assert rows.noise_source == "learned"
+        blurred = deconvolve(NOISY, "box:3", None, num_steps=60, maximise=False)
+    assert blurred.noise_source == "learned"
+    assert set(blurred.result.theta) == {"strength", "noise"}
+    assert restore(Identity(), NOISY, 10.0, num_steps=6, maximise=False).noise_source == "given"
+
+
+def test_noise_is_estimated_from_the_pixels_that_are_seen():
+    rng = np.random.default_rng(0)
+    noisy = np.kron(BLOCKS, np.ones((3, 3))) + 8 * rng.standard_normal((72, 90))
+    noisy[rng.uniform(size=noisy.shape) < 0.3] = np.nan
+    assert estimate_noise(noisy) == pytest.approx(8, rel=0.15)
+    signal = np.repeat([0.0, 90.0], 200) + 3 * rng.standard_normal(400)
+    signal[::17] = np.nan
+    assert estimate_noise(signal) == pytest.approx(3, rel=0.3)
+
+
+def test_a_clean_image_of_two_levels_has_no_noise_to_estimate():
+    two = np.kron([[0.0, 1.0], [1.0, 0.0]], np.ones((8, 8)))
+    with pytest.raises(ValueError, match="noise cannot be estimated"):
+        estimate_noise(two)
+
+
+# The commands: a result, or one clear line and nothing written #
+
+BYTES = np.clip(np.rint(NOISY), 0, 255).astype(np.uint8)
+COLOUR = np.stack([BYTES, BYTES[::-1], 255 - BYTES], axis=2)
+COMMANDS = {
+    "deblur": ("--blur", "box:3"),
+    "denoise": (),
+    "inpaint": ("--mask", "mask.png"),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with a photograph and a mask; few steps, because the images are not looked at."""
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(BYTES).save("photo.png")
+    mask = np.zeros(BLOCKS.shape, np.uint8)
+    mask[4:7, 5:12] = 255
+    Image.fromarray(mask).save("mask.png")
+    for function in (restore, deconvolve):
+        short = lambda *a, _f=function, **k: _f(*a, num_steps=30, **k)  # noqa: E731
+        for command in COMMANDS:
+            with contextlib.suppress(AttributeError):
+                monkeypatch.setattr(f"pipla.cli.{command}.{function.__name__}", short)
+    return tmp_path
+
+
+def call(*words):
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def one_line(said):
+    assert said.exit_code == 2, said.output
+    assert said.stdout == ""
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("pipla: ")
+    return line
+
+
+def exif(orientation):
+    found = Image.Exif()
+    found[0x0112] = orientation
+    return found
+
+
+GOOD = {
+    "grey.png": lambda p: Image.fromarray(BYTES).save(p),
+    "colour.png": lambda p: Image.fromarray(COLOUR).save(p),
+    "photo.jpg": lambda p: Image.fromarray(COLOUR).save(p, quality=95),
+    "deep.tif": lambda p: tifffile.imwrite(p, BYTES.astype(np.uint16) * 257),
+    "float.npy": lambda p: np.save(p, NOISY / 255),
+    "opaque.png": lambda p: Image.fromarray(COLOUR).convert("RGBA").save(p),
+    "palette.png": lambda p: Image.fromarray(COLOUR).quantize(64).save(p),
+}
+BAD = {
+    "alpha.png": (
+        lambda p: Image.new("RGBA", BLOCKS.shape[::-1], (9, 9, 9, 100)).save(p),
+        "not opaque",
+    ),
+    "cmyk.jpg": (lambda p: Image.new("CMYK", BLOCKS.shape[::-1]).save(p), "CMYK"),
+    "row.png": (lambda p: Image.new("L", (9, 1)).save(p), "1 row"),
+    "pixel.png": (lambda p: Image.new("L", (1, 1)).save(p), "1 row"),
+    "empty.png": (lambda p: Path(p).touch(), "0 bytes"),
+    "flat.npy": (lambda p: np.save(p, np.full(BLOCKS.shape, 7.0)), "noise cannot be estimated"),
+    "two.npy": (lambda p: np.save(p, BLOCKS > 100), "noise cannot be estimated"),
+    "text.jpg": (lambda p: Path(p).write_text("x" * 99), "is not PNG, JPEG"),
+    "missing.png": (lambda p: None, "there is no image"),
+}
+
+
+@pytest.mark.filterwarnings("always")  # opaque transparency is dropped with a warning
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("denoise", name) for name in GOOD]  # the commands share their reader
+    + [(command, name) for command in ("deblur", "inpaint") for name in ("photo.jpg", "deep.tif")],
+)
+def test_every_kind_of_file_has_a_result(command, name):
+    GOOD[name](name)
+    said = call(command, name, *COMMANDS[command], "--out", "out")
+    assert said.exit_code == 0, said.output
+    assert set(os.listdir("out")) == images.FILES
+    numbers = json.loads(Path("out/result.json").read_text())
+    assert numbers["command"] == command
+    assert numbers["noise_source"] == "given"
+    assert "sound" in numbers
+    assert numbers["message"]
+    assert f"run {numbers['message']}" in said.stdout
+    assert np.load("out/restored.npy").shape[:2] == BLOCKS.shape
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", BAD)
+def test_every_bad_file_is_one_line_and_nothing_is_written(command, name):
+    make, words = BAD[name]
+    make(name)
+    before = set(os.listdir())
+    assert words in one_line(call(command, name, *COMMANDS[command], "--out", "new/out"))
+    assert set(os.listdir()) == before
+
+
+def test_a_rotated_photograph_is_restored_upright():
+    Image.fromarray(COLOUR).save("phone.jpg", exif=exif(6))
+    assert call("denoise", "phone.jpg").exit_code == 0
+    assert np.load("phone-denoised/restored.npy").shape == (BLOCKS.shape[1], BLOCKS.shape[0], 3)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--seed", 10**23), "seed must be below"),
+        (("--seed", -1), "seed must be at least 0"),
+        (("--noise", "1e-30"), "smaller than the rounding error"),
+        (("--noise", "1e-320"), "smaller than the rounding error"),
+        (("--noise", "nan"), "noise must be"),
+        (("--max-pixels", 100), "more than the limit of 100"),
+        (("--max-pixels", 0), "max-pixels must be positive"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_folder(command, words, said):
+    # The log comes before the noise is compared with the image.
+    result = call(command, "photo.png", *COMMANDS[command], *words, "--out", "new/out")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    assert len(result.stderr.splitlines()) == 1
+    assert set(os.listdir()) == {"photo.png", "mask.png"}
+
+
+@pytest.mark.parametrize("blur", ["gaussian:4096", "gaussian:1e300", "box:99999999999", "box:nan"])
+def test_the_command_refuses_a_kernel_that_is_too_large(blur):
+    result = call("deblur", "photo.png", "--blur", blur)
+    assert result.exit_code == 2
+    assert "larger than the image" in result.stderr or "not a positive" in result.stderr
+    assert set(os.listdir()) == {"photo.png", "mask.png"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "psf.npy"), (b"\x93NUMPY", "psf.npy"), (b"text", "psf.npy")],
+)
+def test_a_damaged_kernel_is_one_line(content, words):
+    Path("psf.npy").write_bytes(content)
+    result = call("deblur", "photo.png", "--blur", "psf.npy")
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_missing_pixels_are_filled_in_from_a_mask_or_nan():
+    mask = np.asarray(Image.open("mask.png")) > 0
+    assert call("inpaint", "photo.png", "--mask", "mask.png", "--noise", 10).exit_code == 0
+    filled = np.load("photo-inpainted/restored.npy")
+    np.save("holes.npy", np.where(mask, np.nan, BYTES.astype(float)))
+    assert call("inpaint", "holes.npy", "--noise", 10).exit_code == 0
+    np.testing.assert_allclose(np.load("holes-inpainted/restored.npy"), filled, rtol=1e-3)
+    # What was under the mask is not used.
+    spoiled = np.where(mask, 255, BYTES).astype(np.uint8)
+    Image.fromarray(spoiled).save("spoiled.png")
+    assert call("inpaint", "spoiled.png", "--mask", "mask.png", "--noise", 10).exit_code == 0
+    np.testing.assert_allclose(np.load("spoiled-inpainted/restored.npy"), filled, rtol=1e-3)
+
+
+def test_masks_that_do_not_fit_are_one_line():
+    Image.new("L", (5, 5), 255).save("small.png")
+    assert "same size" in one_line(call("inpaint", "photo.png", "--mask", "small.png"))
+    Image.new("L", BLOCKS.shape[::-1], 255).save("white.png")
+    assert "every pixel is missing" in one_line(call("inpaint", "photo.png", "--mask", "white.png"))
+    Image.new("L", BLOCKS.shape[::-1], 0).save("black.png")
+    assert "no pixel is missing" in one_line(call("inpaint", "photo.png", "--mask", "black.png"))
+    assert "no pixel is missing" in one_line(call("inpaint", "photo.png"))
+
+
+def test_an_earlier_result_is_replaced_only_by_force():
+    assert call("denoise", "photo.png").exit_code == 0
+    before = os.stat("photo-denoised/result.json").st_mtime_ns
+    assert "add --force" in one_line(call("denoise", "photo.png"))
+    assert os.stat("photo-denoised/result.json").st_mtime_ns == before
+    assert call("denoise", "photo.png", "--force").exit_code == 0
+    assert os.stat("photo-denoised/result.json").st_mtime_ns != before
+
+
+@pytest.mark.filterwarnings("always")
+def test_noise_that_cannot_be_learned_is_said():
+    said = call("denoise", "photo.png", "--noise", "learn")
+    assert said.exit_code == 0
+    assert "pipla: warning: the noise of an image that is not blurred" in said.stderr
+    assert json.loads(Path("photo-denoised/result.json").read_text())["noise_source"] == "estimated"
+    assert "(estimated)" in said.stdout
+
+
+def test_a_run_that_has_not_settled_is_said(monkeypatch):
+    from pipla.cli import denoise
+
+    whole = denoise.restore
+
+    def moving(*args, **options):
+        found = whole(*args, **options)
+        message = found.result.message + "; theta was still moving after burn-in"
+        return found._replace(result=dataclasses.replace(found.result, message=message))
+
+    monkeypatch.setattr(denoise, "restore", moving)
+    said = call("denoise", "photo.png")
+    assert "Warning: the run completed 30 steps; theta was still moving" in said.stdout
+    numbers = json.loads(Path("photo-denoised/result.json").read_text())
+    assert numbers["sound"] is False
+    assert "still moving" in numbers["message"]
+    assert "Warning: the run" in Path("photo-denoised/report.html").read_text()
+
+
+def test_warnings_are_one_line_even_where_they_are_errors():
+    GOOD["opaque.png"]("opaque.png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "opaque everywhere" in one_line(call("denoise", "opaque.png"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        said = call("denoise", "opaque.png")
+    assert said.exit_code == 0
+    assert "pipla: warning: " in said.stderr
+    assert "opaque everywhere" in said.stderr
+
+
+MAIN = "from pipla.cli import main; import sys; sys.argv[0] = 'pipla'; main()"
+
+
+def test_a_terminal_without_unicode_and_a_full_disk():
+    """In processes of their own: what Python does at its end cannot be seen from inside."""
+    words = [sys.executable, "-c", MAIN, "denoise", "photo.png", "--noise", "10"]
+    plain = subprocess.run(
+        words, capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert "24 \\xd7 30" in plain.stdout
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            said = subprocess.run(
+                [sys.executable, "-c", MAIN, "--version"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        assert said.returncode == 2
+        assert said.stderr == "pipla: the output cannot be written: No space left on device.\n"
