@@ -5,6 +5,7 @@ Proximal interacting particle Langevin algorithms on JAX. Start with `Model`, a 
 """
 
 from pipla import operators, problems, prox, tuning
+from pipla._cache import enable_cache
 from pipla._threads import one_thread_per_device
 from pipla._version import __version__
 from pipla.algorithms import (
@@ -70,6 +71,7 @@ __all__ = [
     "SweepResult",
     "__version__",
     "blur",
+    "enable_cache",
     "hooks",
     "likelihoods",
     "load",

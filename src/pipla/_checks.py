@@ -89,7 +89,7 @@ def finite(name: str, tree: PyTree) -> None:
     for path, leaf in leaves(name, tree):
         if isinstance(leaf, jax.core.Tracer) or not is_float(leaf):
             continue
-        bad = int(leaf.size - jnp.isfinite(leaf).sum())
+        bad = leaf.size - _count_finite(leaf)
         if bad:
             raise ValueError(
                 f"{where(name, path)} has {bad} non-finite value(s) (NaN or inf) among "
@@ -104,6 +104,8 @@ def floating(name: str, tree: PyTree) -> PyTree:
     """
 
     def leaf(where: str, value: Any) -> Array:
+        if isinstance(value, float):
+            return float_array(value)
         found = array(where, value)
         if not jnp.issubdtype(found.dtype, jnp.floating):
             raise TypeError(
@@ -297,6 +299,18 @@ def require_scalar(name: str, value: PyTree, term: Any) -> Array:
             f"address a scalar part of it with `term.on({name}=...)`."
         )
     return array
+
+
+def float_array(value: float) -> Array:
+    """A Python number as an array of JAX's default float, without compiling a program for that."""
+    return jax.device_put(np.asarray(value, jnp.result_type(float)))
+
+
+def _count_finite(leaf: Any) -> int:
+    """How many numbers are finite. On the CPU by NumPy: JAX would compile programs for that."""
+    if isinstance(leaf, jax.Array) and any(d.platform != "cpu" for d in leaf.devices()):
+        return int(jnp.isfinite(leaf).sum())
+    return int(np.isfinite(np.asarray(leaf)).sum())
 
 
 def is_concrete(value: Any) -> bool:

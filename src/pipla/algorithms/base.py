@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from pipla import _checks
 from pipla.models.model import Model
 
 #: A hyperparameter as users give it; it is stored as an array leaf.
@@ -157,7 +158,7 @@ class Algorithm(eqx.Module, Generic[StateT]):
         return eqx.tree_at(
             lambda a: [getattr(a, name) for name in numbers],
             self,
-            [jax.tree.map(jnp.asarray, value) for value in numbers.values()],
+            [jax.tree.map(_as_array, value) for value in numbers.values()],
             is_leaf=lambda leaf: leaf is None,
         )
 
@@ -194,10 +195,16 @@ class Algorithm(eqx.Module, Generic[StateT]):
         return type(self).__name__
 
 
+def _as_array(value: Any) -> Array:
+    return _checks.float_array(value) if isinstance(value, float) else jnp.asarray(value)
+
+
 def number(value: Any) -> Any:
     """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
     if value is None or isinstance(value, bool):  # a boolean is no number: the check says so
         return value
+    if isinstance(value, float | int):
+        return _checks.float_array(value)
     try:
         return jnp.asarray(value, jnp.result_type(float))
     except (TypeError, ValueError):
@@ -220,7 +227,8 @@ def register(algorithm: AlgorithmT) -> AlgorithmT:
     imported and registered.
     """
     name = file_name(algorithm)
-    if REGISTERED.get(name, algorithm) is not algorithm and "<locals>" not in name:
+    redefined = "<locals>" in name or name.startswith("__main__.")  # a cell that is run again
+    if REGISTERED.get(name, algorithm) is not algorithm and not redefined:
         raise ValueError(f"an algorithm of the name {name!r} is registered already.")
     REGISTERED[name] = algorithm
     return algorithm

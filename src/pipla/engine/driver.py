@@ -181,6 +181,7 @@ class Driver(NamedTuple):
             history.traces,
             history.step,
             until,
+            self.burn_in,
             history.seconds,
             history.prox_gap,
             self.grid,

@@ -29,7 +29,7 @@ class View:
     """What a callback sees of a run or a sweep between two chunks.
 
     Attributes:
-        step, num_steps: the steps done, and wanted.
+        step, num_steps, burn_in: the steps done, wanted, and left out of averages.
         theta: after the last step. In a sweep, theta, particles and moments have two leading
             axes: settings, replicates.
         particles: after the last step.
@@ -48,11 +48,12 @@ class View:
         traces: Sequence[PyTree],
         step: int,
         num_steps: int,
+        burn_in: int,
         seconds: float,
         prox_gap: np.ndarray,
         grid: tuple[int, ...],
     ) -> None:
-        self.step, self.num_steps, self.seconds = step, num_steps, seconds
+        self.step, self.num_steps, self.burn_in, self.seconds = step, num_steps, burn_in, seconds
         self.prox_gap = float(np.max(prox_gap))
         self._program, self._carry, self._traces, self._grid = program, carry, traces, grid
 
@@ -185,7 +186,8 @@ class EarlyStop(Every):
     Arguments:
         tolerance: the largest Monte-Carlo standard error of any number in theta.
         every: the number of steps between two looks.
-        least: the number of steps before the first look that may stop the run.
+        least: the number of steps before the first look that may stop the run; it never stops
+            before burn-in is over.
     """
 
     def __init__(self, tolerance: float, every: int = 200, least: int = 400) -> None:
@@ -194,7 +196,7 @@ class EarlyStop(Every):
         self.tolerance, self.least = float(tolerance), _checks.integer("least", least, least=1)
 
     def __call__(self, view: View) -> str | None:
-        if not self.is_due(view) or view.step < self.least:
+        if not self.is_due(view) or view.step < max(self.least, view.burn_in + 100):
             return None
         tail = jax.tree.map(lambda trace: trace[len(trace) // 2 :], view.theta_trace)
         error = max(float(np.max(monte_carlo_error(leaf))) for leaf in jax.tree.leaves(tail))

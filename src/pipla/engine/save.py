@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from pipla import _checks, _trees
@@ -108,7 +109,11 @@ class Moments(NamedTuple):
 
     def variance(self) -> PyTree:
         """The variance over all that was added."""
-        return jax.tree.map(lambda s: s / jnp.maximum(self.seen, 1.0), self.squares)
+        if isinstance(self.seen, jax.core.Tracer):
+            return jax.tree.map(lambda s: s / jnp.maximum(self.seen, 1.0), self.squares)
+        # Outside a program by NumPy: JAX would compile one for each operation.
+        seen = np.maximum(np.asarray(self.seen), 1)
+        return jax.tree.map(lambda s: jax.device_put(np.asarray(s) / seen), self.squares)
 
 
 def _over_particles(leaf: Array) -> Array:

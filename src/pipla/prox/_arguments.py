@@ -15,6 +15,7 @@ from jaxtyping import Array, PyTree
 
 from pipla._checks import (
     array,
+    float_array,
     is_concrete,
     is_none,
     is_strong_float,
@@ -56,6 +57,8 @@ else:
 
 def as_float(value: Any) -> Array:
     """A hyperparameter as a float leaf that is not weakly typed, so a new number never retraces."""
+    if isinstance(value, float):
+        return float_array(value)
     try:
         found = None if isinstance(value, str | bool) else array("a number of a term", value)
     except (TypeError, ValueError) as error:

@@ -341,14 +341,6 @@ def _displacement(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:
 # Arithmetic that several terms share. #
 
 
-def add_up(x: Array) -> Array:
-    """The sum of all elements, as a product with ones.
-
-    XLA's own sum uses one lane of a CPU's vector unit, and so does what it fuses into that loop.
-    """
-    return jnp.vdot(x, jnp.ones_like(x), precision=jax.lax.Precision.HIGHEST)
-
-
 def soft(x: Array, threshold: Array) -> Array:
     r"""Soft-thresholding: $\operatorname{sign}(x)\,(|x| - t)_+$."""
     return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0)

@@ -18,8 +18,8 @@ from pipla.prox._arguments import (
     require_floating,
     require_smoothings,
 )
-from pipla.prox._roots.newton import clipped_root
-from pipla.prox.base import ClosedForm, Scalar, add_up, soft
+from pipla.prox._roots.newton import add_up, clipped_root
+from pipla.prox.base import ClosedForm, Scalar, soft
 
 
 class LaplaceLocation(ClosedForm):

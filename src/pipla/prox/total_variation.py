@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla._checks import boolean, integer
+from pipla._ffi.ffi import on_cpu
 from pipla.prox._arguments import (
     Hyperparameter,
     Number,
@@ -22,9 +23,9 @@ from pipla.prox._arguments import (
     require_smoothing,
     require_warm_start,
 )
-from pipla._ffi.ffi import on_cpu
 from pipla.prox._kernels.tv import native_solver, native_value
-from pipla.prox.base import Iterative, Scalar, Solution, add_up
+from pipla.prox._roots.newton import add_up
+from pipla.prox.base import Iterative, Scalar, Solution
 from pipla.prox.norms import euclidean
 from pipla.prox.strength import Strength
 

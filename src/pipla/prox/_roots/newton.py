@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from pipla.prox.base import Scalar, add_up
+from pipla.prox.base import Scalar
 
 
 class _Bracket(NamedTuple):
@@ -123,3 +123,11 @@ def _clipped_root_jvp(
     near = (jnp.abs(z - v) < 1).astype(z.dtype)
     change = ratio_dot * add_up(jnp.clip(z - v, -1, 1)) + ratio * add_up(near * z_dot)
     return v, change / (1 + ratio * add_up(near))
+
+
+def add_up(x: Array) -> Array:
+    """The sum of all elements, as a product with ones.
+
+    XLA's own sum uses one lane of a CPU's vector unit, and so does what it fuses into that loop.
+    """
+    return jnp.vdot(x, jnp.ones_like(x), precision=jax.lax.Precision.HIGHEST)
