@@ -359,7 +359,7 @@ def test_every_kind_of_file_has_a_result(command, name):
     assert set(os.listdir("out")) == images.FILES
     numbers = json.loads(Path("out/result.json").read_text())
     assert numbers["command"] == command
-    assert numbers["noise_source"] == "given"
+    assert numbers["noise_source"] == "estimated"
     assert "sound" in numbers
     assert numbers["message"]
     assert f"run {numbers['message']}" in said.stdout

@@ -19,7 +19,8 @@ from pipla.cli.images import (
     Source,
     run_command,
 )
-from pipla.imaging import Boundary, deconvolve
+from pipla.imaging import deconvolve
+from pipla.imaging.boundaries import Boundary
 
 
 def command(

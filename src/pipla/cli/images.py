@@ -119,9 +119,11 @@ def restore_file(
         log(
             f"{job.source.name}: {' × '.join(map(str, image.pixels.shape))}, {image.depth}; "
             + "".join(f"{name} {value}; " for name, value in job.settings.items())
-            + ("the noise is learned." if noise is None else f"noise {noise:.4g}.")
+            + ("the noise is to be learned." if noise is None else f"noise {noise:.4g}.")
         )
         found = solve(observed, noise=noise, isotropic=job.isotropic, axes=(0, 1), seed=job.seed)
+        if job.noise == "auto":
+            found = found._replace(noise_source="estimated")
         _write(folder, job, image._replace(pixels=observed), found)
     log(
         f"Strength {found.strength:.5g} ± {found.strength_stderr:.1g}, noise {found.noise:.4g} "

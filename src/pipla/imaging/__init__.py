@@ -17,7 +17,7 @@ from pipla.imaging._observations import (
     IdentifiabilityWarning,
     estimate_noise,
 )
-from pipla.imaging.boundaries import Boundary, deconvolve
+from pipla.imaging.boundaries import deconvolve
 from pipla.imaging.io import Image, as_image, read_image, write_image
 from pipla.imaging.metrics import mse, psnr, ssim
 from pipla.imaging.restoration import Restoration, restore
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pipla.imaging.estimators import TVDeconvolution, TVDenoiser
 
 __all__ = [
-    "Boundary",
     "BoundaryWarning",
     "IdentifiabilityWarning",
     "Image",

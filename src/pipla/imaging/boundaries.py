@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from pipla import _checks
 from pipla.imaging.restoration import Restoration, restore
@@ -198,6 +197,8 @@ def _periodic(observed: np.ndarray, psf: np.ndarray, axes: tuple[int, ...]) -> B
     $|M(Hz - y)|^2 + \tau |\nabla z|^2$, a linear system. A mere interpolation to the opposite edge
     is no blurred image, and cost 4 dB on photographs.
     """
+    from scipy.sparse.linalg import LinearOperator, cg  # heavy, and needed for few kernels
+
     joined = np.asarray(observed, np.float64)
     for width, axis in zip(psf.shape, axes, strict=True):
         joined = _joined(joined, min(2 * width, observed.shape[axis]), axis)
