@@ -419,6 +419,8 @@ def usable(result):
         trace = error.__traceback__
         while trace.tb_next is not None:
             trace = trace.tb_next
-        if "pipla" not in trace.tb_frame.f_code.co_filename.replace("/tmp/wt", ""):
+        # Ours, or the user's model, if the file holds a theta or x of another structure.
+        ours = (str(Path(pipla.__file__).parent), honest.__file__)
+        if not trace.tb_frame.f_code.co_filename.startswith(ours):
             return f"resume raised {type(error).__name__}: {str(error)[:200]}"
     return None
