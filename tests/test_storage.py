@@ -601,7 +601,7 @@ def test_numbers_that_the_run_chose_are_kept_beside_code(tmp_path, around):
         numbers = storage.stored_numbers(place)
         own = numbers if around is not wrapped else numbers["scheme"]
         assert {"step_size", "smoothing", "theta_scale"} <= set(own)
-        algorithm = storage.with_stored_numbers(left_out, numbers)
+        algorithm = packing.with_stored_numbers(left_out, numbers)
         assert eqx.tree_equal(storage.stored_numbers(half), packing.numbers_of(algorithm))
         rest = pipla.resume(tmp_path / "run", problem.model, num_steps=10, algorithm=algorithm)
         np.testing.assert_array_equal(rest.theta_trace, whole.theta_trace)
@@ -609,9 +609,9 @@ def test_numbers_that_the_run_chose_are_kept_beside_code(tmp_path, around):
 
 def test_numbers_that_were_given_are_not_replaced():
     given = pipla.MYPGD(0.5, 0.25, theta_optimizer=optax.sgd(0.1))
-    assert storage.with_stored_numbers(given, {"step_size": np.ones(())}) is given
+    assert packing.with_stored_numbers(given, {"step_size": np.ones(())}) is given
     missing = pipla.MYPGD(smoothing=0.25, theta_optimizer=optax.sgd(0.1))
-    filled = storage.with_stored_numbers(
+    filled = packing.with_stored_numbers(
         missing, {"step_size": np.ones(()), "smoothing": np.ones(())}
     )
     assert (float(filled.step_size), float(filled.smoothing)) == (1.0, 0.25)

@@ -4,9 +4,12 @@ import os
 import random
 import shutil
 import time
+import tracemalloc
+import zipfile
 
 import honest
 import hostile_files
+import numpy as np
 import pytest
 from interrupts import attack_by_interrupts, attack_by_threads
 from savers import attack_by_kills, attack_by_savers
@@ -14,13 +17,14 @@ from savers import attack_by_kills, attack_by_savers
 import pipla
 from pipla import _files
 from pipla.engine.storage import DamagedResultError
+from pipla.experiments import results
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs signals and pipes")
 
 
 @posix
 def test_hostile_files_are_refused_or_harmless(tmp_path):
-    verdict = hostile_files.attack_files(tmp_path, 120, seed=2)
+    verdict = hostile_files.attack_files(tmp_path, 60, seed=2)
     assert verdict.failures == []
     assert verdict.peak <= 4
     assert verdict.slowest < 10
@@ -28,9 +32,9 @@ def test_hostile_files_are_refused_or_harmless(tmp_path):
 
 @posix
 def test_a_killed_saver_loses_nothing_and_leaves_nothing(tmp_path):
-    counts, failures = attack_by_kills(tmp_path, 12)
+    counts, failures = attack_by_kills(tmp_path, 10)
     assert failures == []
-    assert counts["kills"] == 12
+    assert counts["kills"] == 10
     assert counts["loaded"] > 3
 
 
@@ -43,9 +47,9 @@ def test_interrupted_runs_resume_to_the_same_bits(tmp_path):
 
 @posix
 def test_savers_and_readers_do_not_disturb_each_other(tmp_path):
-    counts, failures = attack_by_savers(tmp_path, 200)
+    counts, failures = attack_by_savers(tmp_path, 80)
     assert failures == []
-    assert counts["saves"] == 200
+    assert counts["saves"] == 80
     assert counts["loads"] > 0
 
 
@@ -77,17 +81,17 @@ def test_a_zip_bomb_is_not_unpacked(result, tmp_path, form):
     folder = tmp_path / "run"
     if form == 1:
         shutil.copytree(hostile_files.FORMAT_1, folder)
-        with hostile_files.zipfile.ZipFile(folder / "arrays.npz", "a") as file:
-            file.writestr("bomb.npy", bytes(64 * 2**20), hostile_files.zipfile.ZIP_DEFLATED)
+        with zipfile.ZipFile(folder / "arrays.npz", "a") as file:
+            file.writestr("bomb.npy", bytes(16 * 2**20), zipfile.ZIP_DEFLATED)
     else:
         members = hostile_files.members_of(result.save(folder))
-        bomb = members | {"bomb.npy": bytes(64 * 2**20)}
-        hostile_files.forge(folder, bomb, hostile_files.zipfile.ZIP_DEFLATED)
-    hostile_files.tracemalloc.start()
+        bomb = members | {"bomb.npy": bytes(16 * 2**20)}
+        hostile_files.forge(folder, bomb, zipfile.ZIP_DEFLATED)
+    tracemalloc.start()
     with pytest.raises(DamagedResultError, match="compressed"):
         pipla.load(folder)
-    peak = hostile_files.tracemalloc.get_traced_memory()[1]
-    hostile_files.tracemalloc.stop()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     assert peak < 2 * 2**20
 
 
@@ -151,3 +155,54 @@ def test_a_folder_whose_replacement_was_killed_half_way_is_put_back(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     fill("new")
     assert (tmp_path / "out" / "a.txt").read_text() == "new"
+
+
+# Results of experiments. #
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    series = {"row:curve": np.linspace(0, 1, 7)}
+    results.save(results.Results("toy", "tiny", {}, 0, {}, series=series), tmp_path)
+    found = results.read(tmp_path, lambda name: results.Row)
+    np.testing.assert_array_equal(found.series["row:curve"], series["row:curve"])
+    return tmp_path
+
+
+def test_series_that_unpack_to_more_than_is_allowed_are_not_unpacked(experiment):
+    with zipfile.ZipFile(experiment / "series.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("bomb.npy", bytes(2**20))
+        file.infolist()[0].file_size = 2**30  # what its table of contents says
+    with pytest.raises(results.ResultsError, match="larger than"):
+        results.read(experiment, lambda name: results.Row)
+
+
+@posix
+@pytest.mark.parametrize("name", ["series.npz", "results.json"])
+def test_a_pipe_in_an_experiment_is_not_waited_for(experiment, name):
+    (experiment / name).unlink()
+    os.mkfifo(experiment / name)
+    with pytest.raises(results.ResultsError, match=r"not a regular file|holds no results\.json"):
+        results.read(experiment, lambda name: results.Row)
+
+
+def test_json_of_an_experiment_without_end_is_one_clear_error(experiment):
+    (experiment / "results.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(results.ResultsError, match="damaged or not an experiment's"):
+        results.read(experiment, lambda name: results.Row)
+
+
+@posix
+def test_what_a_killed_experiment_left_is_removed(experiment):
+    (experiment / ".series.npz.abcdefgh.tmp").write_bytes(b"half")
+    results.save(results.read(experiment, lambda name: results.Row), experiment)
+    assert {path.name for path in experiment.iterdir()} == {"series.npz", "results.json"}
+
+
+@posix
+def test_an_experiment_that_was_killed_in_its_first_save_can_begin_again(tmp_path):
+    (tmp_path / ".series.npz.abcdefgh.tmp").write_bytes(b"half")
+    assert results.prepare(tmp_path, lambda name: results.Row) is None
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(results.ResultsError, match="not an experiment's"):
+        results.prepare(tmp_path, lambda name: results.Row)

@@ -274,3 +274,18 @@ def numbers_of(algorithm: Algorithm) -> dict[str, Any]:
         elif leaves and all(isinstance(leaf, np.ndarray | jax.Array) for leaf in leaves):
             found[field.name] = value
     return found
+
+
+def with_stored_numbers(algorithm: Algorithm, numbers: dict[str, Any]) -> Algorithm:
+    """`algorithm` with the numbers that were left out (`None` or `"auto"`) taken from `numbers`."""
+    missing: dict[str, Any] = {}
+    for field in dataclasses.fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if field.name not in numbers:
+            continue
+        stored = numbers[field.name]
+        if isinstance(value, Algorithm) and isinstance(stored, dict):
+            missing[field.name] = with_stored_numbers(value, stored)
+        elif value is None or isinstance(value, str):
+            missing[field.name] = jax.tree.map(jnp.asarray, stored)
+    return dataclasses.replace(algorithm, **missing) if missing else algorithm

@@ -7,19 +7,16 @@ in the file. Folders of format 1 (`result.json` and `arrays.npz`, pipla 0.1) can
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _files
-from pipla.algorithms.base import Algorithm
 from pipla.engine import archive
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.driver import refuse_after_fork
@@ -127,21 +124,6 @@ def stored_numbers(result: Result | str | Path) -> dict[str, Any]:
     """
     found = result if isinstance(result, Result) else load_result(result)
     return found.numbers if found.algorithm is None else numbers_of(found.algorithm)
-
-
-def with_stored_numbers(algorithm: Algorithm, numbers: dict[str, Any]) -> Algorithm:
-    """`algorithm` with the numbers that were left out (`None` or `"auto"`) taken from `numbers`."""
-    missing: dict[str, Any] = {}
-    for field in dataclasses.fields(algorithm):
-        value = getattr(algorithm, field.name)
-        if field.name not in numbers:
-            continue
-        stored = numbers[field.name]
-        if isinstance(value, Algorithm) and isinstance(stored, dict):
-            missing[field.name] = with_stored_numbers(value, stored)
-        elif value is None or isinstance(value, str):
-            missing[field.name] = jax.tree.map(jnp.asarray, stored)
-    return dataclasses.replace(algorithm, **missing) if missing else algorithm
 
 
 def _checked_path(path: Any) -> str:

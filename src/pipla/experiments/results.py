@@ -13,13 +13,15 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
-from zipfile import BadZipFile
 
 import numpy as np
 
 from pipla import _files
+from pipla.engine import archive
 
 FORMAT = 2
+#: The most bytes that compressed series may have when they are unpacked.
+LARGEST_SERIES = 2**29
 _TOP = {
     "experiment": str,
     "preset": str,
@@ -124,7 +126,10 @@ def prepare(folder: Path, row_type: RowType) -> Results[Any] | None:
             found = read(folder, row_type)
             _check_writable(folder)
             return found
-        if any(folder.iterdir()):
+        names = ("series.npz", "results.json")  # of which a killed run leaves temporary files
+        if not all(
+            any(_files.is_temporary(file.name, name) for name in names) for file in folder.iterdir()
+        ):
             raise ResultsError(
                 f"{str(folder)!r} holds files that are not an experiment's; choose another --out."
             )
@@ -142,12 +147,13 @@ def read(folder: Path, row_type: RowType) -> Results[Any]:
     if not path.is_file():
         raise ResultsError(f"{str(folder)!r} holds no results.json.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        with _files.open_regular(path) as file:
+            content = archive.read_json(file)
         _validate(content)
         kind = row_type(content["experiment"])
         rows = [_read_row(kind, number, row) for number, row in enumerate(content["rows"])]
         series = _read_series(folder / "series.npz")
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except Exception as error:  # damage shows as any error of json, zipfile or NumPy
         raise ResultsError(
             f"{str(folder)!r} is damaged or not an experiment's ({error}); nothing was changed."
         ) from error
@@ -159,9 +165,10 @@ def save(results: Results[Any], folder: Path) -> None:
     """Write the series first, then the rows, so that every row in `results.json` has its series."""
     content = {"format": FORMAT, **{name: getattr(results, name) for name in _TOP}}
     text = json.dumps(_plain(content), indent=1, allow_nan=False)
+    small = sum(array.nbytes for array in results.series.values()) < LARGEST_SERIES // 2
+    write = np.savez_compressed if small else np.savez  # what is too large would not be read
     _files.write_whole(
-        folder / "series.npz",
-        lambda file: np.savez_compressed(file, allow_pickle=False, **results.series),
+        folder / "series.npz", lambda file: write(file, allow_pickle=False, **results.series)
     )
     _files.write_whole(folder / "results.json", lambda file: file.write(text.encode()))
 
@@ -218,8 +225,8 @@ def _fits(value: Any, hint: Any) -> bool:
 def _read_series(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    with _files.open_regular(path) as file:
+        return archive.read_npz(file, LARGEST_SERIES)
 
 
 def _plain(value: Any) -> Any:
