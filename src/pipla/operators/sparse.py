@@ -60,6 +60,9 @@ class Sparse(Operator):
         require_sizes("y", y, self.shape[:1], (0,), 1)
         return self._product(y, transposed=True)
 
+    def whitened(self, noise: Array) -> Operator:
+        return eqx.tree_at(lambda m: m.values, self, self.values / noise[self.rows])
+
     def _product(self, x: Array, transposed: bool) -> Array:
         matrix = jax.lax.stop_gradient((self.values.astype(x.dtype), self.rows, self.columns))
         found = _product_p.bind(*matrix, x[None], shape=self.shape, transposed=transposed)
