@@ -303,7 +303,7 @@ def _selected(which: Any, shape: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         for array, size in zip(arrays, sizes, strict=True):
             if np.any((array < 0) | (array >= size)):
                 raise ValueError(f"which must lie between 0 and {size - 1}.")
-        places = np.ravel_multi_index(arrays, sizes)
+        places = np.asarray(np.ravel_multi_index(arrays, sizes))
     if not places.size:
         raise ValueError("which selects nothing: no data are seen.")
     return places, shape

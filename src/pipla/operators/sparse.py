@@ -156,7 +156,7 @@ def _native(
     return jax.ffi.ffi_call(target, result)(values, rows, columns, x, layout=numbers)
 
 
-def _result(values: Any, rows: Any, columns: Any, x: Any, *, shape: Any, transposed: bool):
+def _result(values: Any, rows: Any, columns: Any, x: Any, *, shape: Any, transposed: bool) -> Any:
     return x.update(shape=(x.shape[0], shape[1] if transposed else shape[0]))
 
 
@@ -170,10 +170,8 @@ def _transpose_rule(cotangent: Any, *operands: Any, shape: Any, transposed: bool
 
 def _jvp_rule(primals: Any, tangents: Any, **options: Any) -> Any:
     *matrix, x = primals
-    out = _product_p.bind(*matrix, x, **options)
-    if type(tangents[-1]) is ad.Zero:
-        return out, ad.Zero.from_primal_value(out)
-    return out, _product_p.bind(*matrix, tangents[-1], **options)
+    direction = ad.instantiate_zeros(tangents[-1])
+    return _product_p.bind(*matrix, x, **options), _product_p.bind(*matrix, direction, **options)
 
 
 def _batching_rule(operands: Any, axes: Any, **options: Any) -> Any:
