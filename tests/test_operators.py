@@ -26,6 +26,10 @@ CASES = {
     "renormalised": (convolution(SKEWED, (6, 7), "renormalised"), (6, 7)),
     "separable colour": (convolution(SKEWED, (6, 7, 3), "reflect", (0, 1)), (6, 7, 3)),
     "dense": (Dense(RNG.normal(size=(4, 6))), (6,)),
+    "dense image": (Dense(RNG.normal(size=(4, 6)), (2, 3)), (2, 3)),
+    "select": (operators.Select(RNG.uniform(size=(5, 6)) > 0.3), (5, 6)),
+    "select twice": (operators.Select([1, 4, 4], (2, 3)), (2, 3)),
+    "select by axis": (operators.Select((np.array([1, 0]), np.array([2, 0])), (2, 3)), (2, 3)),
     "composed": (
         Mask(RNG.uniform(size=(6, 7)) > 0.3) @ CircularConvolution(SKEWED, (6, 7)),
         (6, 7),
@@ -70,6 +74,20 @@ def test_operators_are_pytrees_that_jit_and_vmap(operator, shape):
     seen = jax.jit(jax.vmap(lambda op, x: op.apply(x), in_axes=(None, 0)))(operator, many)
     for one, x in zip(seen, many, strict=True):
         np.testing.assert_allclose(one, operator.apply(x), atol=1e-12)
+
+
+def test_a_selection_is_numpy_indexing():
+    x, mask = RNG.normal(size=(4, 5)), RNG.uniform(size=(4, 5)) < 0.4
+    for which in (mask, np.nonzero(mask), np.flatnonzero(mask)):
+        seen = operators.Select(which, (4, 5)).apply(jnp.asarray(x))
+        np.testing.assert_array_equal(seen, x[mask])
+
+
+def test_a_matrix_may_act_on_images():
+    matrix, x = RNG.normal(size=(7, 6)), RNG.normal(size=(2, 3))
+    operator = Dense(matrix, (2, 3))
+    np.testing.assert_allclose(operator.apply(jnp.asarray(x)), matrix @ x.ravel(), atol=1e-12)
+    assert operator.adjoint(jnp.ones(7)).shape == (2, 3)
 
 
 @pytest.mark.parametrize(("boundary", "mode"), [("circular", "wrap"), ("reflect", "reflect")])
@@ -143,6 +161,16 @@ def test_bad_kernels_are_named(make, error, words):
     [
         (lambda: Dense("no matrix"), TypeError, "matrix must be an array of real numbers"),
         (lambda: Dense([[1.0, np.nan]]), ValueError, "matrix has 1 non-finite"),
+        (lambda: Dense(np.eye(4), (2, 3)), ValueError, "4 columns, but an x of shape .2, 3. has 6"),
+        (lambda: Dense(np.eye(4), (2.0, 2)), TypeError, "shape must be a tuple of integers"),
+        (lambda: operators.Select([0.5], (3,)), TypeError, "which must be booleans or integers"),
+        (lambda: operators.Select([0, 3], (3,)), ValueError, "which must lie between 0 and 2"),
+        (lambda: operators.Select([-1], (3,)), ValueError, "which must lie between 0 and 2"),
+        (lambda: operators.Select([0]), ValueError, "shape, that of x, must be given"),
+        (lambda: operators.Select([[0]], (3,)), ValueError, "which must be one vector"),
+        (lambda: operators.Select((np.arange(2),), (3, 3)), ValueError, "x has 2 axes"),
+        (lambda: operators.Select([True, False], (3,)), ValueError, "which has shape .2,."),
+        (lambda: operators.Select([False]), ValueError, "no data are seen"),
         (lambda: Mask([1j]), TypeError, "mask must be an array of real numbers"),
         (lambda: Separable([np.ones(3)]), ValueError, r"matrices must be.*\(3,\)"),
         (lambda: Separable([np.eye(3)] * 2, (0, 0)), ValueError, "axes must be different"),

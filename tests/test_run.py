@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -304,17 +303,18 @@ def test_resuming_moments_of_a_quantity_needs_the_quantity():
     )
 
 
-def test_resuming_with_an_algorithm_without_numbers_says_which(tmp_path):
+def test_numbers_that_were_left_out_are_resumed_from_the_file(tmp_path):
     with jax.numpy_dtype_promotion("standard"):
         algorithm = pipla.PGD(theta_optimizer=optax.adam(0.1))
         result = run(5, algorithm=algorithm)
         result.save(tmp_path / "run")
         with pytest.raises(ValueError, match="algorithm is needed"):
             pipla.resume(tmp_path / "run", MODEL, num_steps=5)
+        again = pipla.resume(tmp_path / "run", MODEL, num_steps=5, algorithm=algorithm)
+        more = pipla.resume(result, MODEL, num_steps=5)
+        np.testing.assert_array_equal(again.theta_trace, more.theta_trace)
         with pytest.raises(ValueError, match=r"algorithm must have the numbers.*step_size"):
-            pipla.resume(tmp_path / "run", MODEL, num_steps=5, algorithm=algorithm)
-        more = pipla.resume(result, MODEL, num_steps=5)  # in memory, the numbers are there
-        assert more.num_steps == 10
+            pipla.resume(result, MODEL, num_steps=5, algorithm=algorithm)
 
 
 def test_an_optimizer_with_its_own_randomness_can_be_run_and_resumed():
@@ -486,9 +486,3 @@ def test_the_contract_runs_verbatim(tmp_path, monkeypatch):
     assert more.num_steps == 10_000
     np.testing.assert_array_equal(more.theta_trace[:5000], result.theta_trace)
     assert float(result.theta_stderr) > 0
-
-
-def test_the_contract_is_in_the_readme():
-    text = Path(__file__).parents[1].joinpath("README.md").read_text()
-    body = SNIPPET.split("pipla\n", 1)[1].strip()
-    assert body in text

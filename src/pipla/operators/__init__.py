@@ -3,6 +3,7 @@ r"""Linear operators $H$, which map x to noise-free observations.
 | operators | what they are for |
 |---|---|
 | `Identity`, `Mask` | denoising; missing or weighted elements |
+| `Select` | some elements of x, as a vector |
 | `Dense`, `Sparse`, `Separable` | a matrix; a sparse one; one matrix per axis |
 | `CircularConvolution`, `WindowMean`, `convolution` | blurs; `convolution` picks one by boundary |
 | `last @ first` | composition |
@@ -10,8 +11,8 @@ r"""Linear operators $H$, which map x to noise-free observations.
 """
 
 from pipla.operators.convolutions import CircularConvolution, WindowMean, convolution
-from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Fourier, Rotations
-from pipla.operators.linear import Composed, Dense, Identity, Mask, Operator, Separable
+from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Flattened, Fourier, Rotations
+from pipla.operators.linear import Composed, Dense, Identity, Mask, Operator, Select, Separable
 from pipla.operators.sparse import Sparse
 
 __all__ = [
@@ -20,11 +21,13 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Eigenbasis",
+    "Flattened",
     "Fourier",
     "Identity",
     "Mask",
     "Operator",
     "Rotations",
+    "Select",
     "Separable",
     "Sparse",
     "WindowMean",

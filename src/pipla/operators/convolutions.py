@@ -10,10 +10,15 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from pipla import _checks
 from pipla.operators.blur import Boundary, as_kernel, blur_matrix, box, centred, separate
 from pipla.operators.eigenbasis import Fourier
-from pipla.operators.linear import Operator, Separable, checked_axes, require_sizes
+from pipla.operators.linear import (
+    Operator,
+    Separable,
+    checked_axes,
+    checked_shape,
+    require_sizes,
+)
 
 
 class CircularConvolution(Operator):
@@ -32,7 +37,7 @@ class CircularConvolution(Operator):
 
     def __init__(self, psf: Any, shape: tuple[int, ...], axes: tuple[int, ...] | None = None):
         psf = as_kernel(psf)
-        self.shape = _checked_shape(shape)
+        self.shape = checked_shape(shape)
         self.axes = checked_axes(axes, psf.ndim, len(self.shape))
         kernel = centred(psf, self.shape, self.axes)
         spectrum = np.fft.rfftn(kernel, axes=self.axes)
@@ -68,7 +73,7 @@ def convolution(
         axes: the axes that are blurred; by default the first ones.
     """
     psf = as_kernel(psf)
-    shape = _checked_shape(shape)
+    shape = checked_shape(shape)
     if boundary == "circular":
         return CircularConvolution(psf, shape, axes)
     axes = checked_axes(axes, psf.ndim, len(shape))
@@ -98,7 +103,7 @@ class WindowMean(Separable):
         kernel = box(width, axes=1)
         if width % 2 == 0:
             raise ValueError(f"width must be odd, so that the window has a centre; got {width}.")
-        if len(_checked_shape(shape)) != 2:
+        if len(checked_shape(shape)) != 2:
             raise ValueError(f"shape must be (rows, columns), got {shape}.")
         super().__init__([blur_matrix(kernel, size, "renormalised") for size in shape])
         self.width = width
@@ -129,10 +134,3 @@ def _window_sum(x: Array, width: int, axis: int) -> Array:
     size, reach = [1] * x.ndim, [(0, 0)] * x.ndim
     size[axis], reach[axis] = width, (width // 2, width // 2)
     return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, size, [1] * x.ndim, reach)
-
-
-def _checked_shape(shape: Any) -> tuple[int, ...]:
-    try:
-        return tuple(_checks.integer("shape", size, least=1) for size in shape)
-    except TypeError as error:
-        raise TypeError(f"shape must be a tuple of integers, got {shape!r}.") from error

@@ -113,6 +113,23 @@ class Rotations(Eigenbasis):
         return along(self.rotations, coordinates, self.axes)
 
 
+class Flattened(Eigenbasis):
+    """A basis for vectors, applied to the elements of x in row-major order."""
+
+    eigenvalues: Array
+    basis: Eigenbasis
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def forward(self, x: Array) -> Array:
+        return self.basis.forward(x.ravel())
+
+    def inverse(self, coordinates: Array) -> Array:
+        return self.basis.inverse(coordinates).reshape(self.shape)
+
+    def white(self, noise: Array) -> Array:
+        return self.basis.white(noise.ravel())
+
+
 def along(matrices: tuple[Array, ...], x: Array, axes: tuple[int, ...]) -> Array:
     """Apply each matrix along its axis."""
     for matrix, axis in zip(matrices, axes, strict=True):

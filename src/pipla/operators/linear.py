@@ -7,6 +7,7 @@ Ornstein-Uhlenbeck flow of a Gaussian likelihood are exact.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from jaxtyping import Array
 
 from pipla import _checks
-from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Rotations, along
+from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Flattened, Rotations, along
 
 
 class Operator(eqx.Module):
@@ -41,6 +42,20 @@ class Operator(eqx.Module):
         """
         return None
 
+    def seen(self) -> Array | None:
+        """Which observations depend on x at all, as booleans that broadcast to their shape.
+
+        `None` means all of them. The others are missing: a likelihood does not count them.
+        """
+        return None
+
+    def whitened(self, noise: Array) -> Operator | None:
+        r"""The operator $\mathrm{diag}(1/\sigma) H$ for one $\sigma$ per observation.
+
+        `None` if there is none that keeps the eigenbasis known.
+        """
+        return None
+
     def __matmul__(self, other: Operator) -> Operator:
         """First `other`, then this one: `Mask(seen) @ CircularConvolution(psf, shape)`."""
         if not isinstance(other, Operator):
@@ -60,6 +75,13 @@ class Composed(Operator):
     def adjoint(self, y: Array) -> Array:
         return self.first.adjoint(self.last.adjoint(y))
 
+    def seen(self) -> Array | None:
+        return self.last.seen()
+
+    def whitened(self, noise: Array) -> Operator | None:
+        last = self.last.whitened(noise)
+        return None if last is None else Composed(last, self.first)
+
 
 class Identity(Operator):
     """The identity, $H x = x$: denoising."""
@@ -72,6 +94,9 @@ class Identity(Operator):
 
     def eigenbasis(self) -> Eigenbasis:
         return Diagonal(jnp.ones(()))
+
+    def whitened(self, noise: Array) -> Operator:
+        return Mask(1 / noise)
 
 
 class Mask(Operator):
@@ -92,6 +117,12 @@ class Mask(Operator):
 
     def eigenbasis(self) -> Eigenbasis:
         return Diagonal(self.mask**2)
+
+    def seen(self) -> Array:
+        return self.mask != 0
+
+    def whitened(self, noise: Array) -> Operator:
+        return Mask(self.mask / noise)
 
     def _times(self, name: str, x: Array) -> Array:
         try:
@@ -153,28 +184,129 @@ class Separable(Operator):
 
 
 class Dense(Operator):
-    """Any matrix, for an x with one axis. The eigenbasis takes time cubic in the length of x.
+    """Any matrix. The eigenbasis takes time cubic in the number of elements of x.
 
     Arguments:
         matrix: $H$ itself, of shape (observations, elements of x).
+        shape: the shape of x, whose elements the columns stand for in row-major order; by default
+            x has one axis. Observations always have one.
     """
 
     matrix: Array = eqx.field(converter=lambda m: _as_floats("matrix", m))
+    shape: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if self.matrix.ndim != 2:
             raise ValueError(f"matrix must have two axes, got shape {self.matrix.shape}.")
+        if self.shape is not None and math.prod(checked_shape(self.shape)) != self.matrix.shape[1]:
+            raise ValueError(
+                f"matrix has {self.matrix.shape[1]} columns, but an x of shape {self.shape} has "
+                f"{math.prod(self.shape)} elements."
+            )
 
     def apply(self, x: Array) -> Array:
-        require_sizes("x", x, self.matrix.shape[1:], (0,), 1)
-        return self.matrix.astype(x.dtype) @ x
+        shape = self._x_shape()
+        require_sizes("x", x, shape, range(len(shape)), len(shape))
+        return self.matrix.astype(x.dtype) @ x.ravel()
 
     def adjoint(self, y: Array) -> Array:
         require_sizes("y", y, self.matrix.shape[:1], (0,), 1)
-        return self.matrix.T.astype(y.dtype) @ y
+        return (self.matrix.T.astype(y.dtype) @ y).reshape(self._x_shape())
 
     def eigenbasis(self) -> Eigenbasis:
-        return Separable((self.matrix,)).eigenbasis()
+        basis = Separable((self.matrix,)).eigenbasis()
+        return basis if self.shape is None else Flattened(basis.eigenvalues, basis, self.shape)
+
+    def whitened(self, noise: Array) -> Operator:
+        return Dense(self.matrix / noise[:, None], self.shape)
+
+    def _x_shape(self) -> tuple[int, ...]:
+        return self.matrix.shape[1:] if self.shape is None else self.shape
+
+
+class Select(Operator):
+    r"""Some elements of x as a vector: $(Hx)_k = x_{i_k}$. Observations of a few entries.
+
+    Unlike `Mask`, what is not observed needs no place in the observations. An element may be
+    selected more than once, which means repeated observations of it.
+
+    Arguments:
+        which: booleans in the shape of x; or integers, the places of the elements in row-major
+            order; or one array of integers per axis, as `numpy.nonzero` returns them. The order
+            of the observations is that of `which`, row-major for booleans.
+        shape: the shape of x; may be left out for booleans.
+
+    Example:
+        >>> import jax.numpy as jnp, pipla
+        >>> pair = pipla.operators.Select([[True, False], [False, True]])
+        >>> pair.apply(jnp.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [1.0, 4.0]
+    """
+
+    places: Array
+    weights: Array | None  # of the selected elements; None means 1
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, which: Any, shape: tuple[int, ...] | None = None) -> None:
+        places, self.shape = _selected(which, shape)
+        self.places = jnp.asarray(places, jnp.int32)
+        self.weights = None
+
+    def apply(self, x: Array) -> Array:
+        require_sizes("x", x, self.shape, range(len(self.shape)), len(self.shape))
+        return self._weighted(x.ravel()[self.places])
+
+    def adjoint(self, y: Array) -> Array:
+        require_sizes("y", y, self.places.shape, (0,), 1)
+        return self._scattered(self._weighted(y))
+
+    def eigenbasis(self) -> Eigenbasis:
+        ones = jnp.ones(self.places.shape, jnp.result_type(float))
+        return Diagonal(self._scattered(self._weighted(self._weighted(ones))))
+
+    def whitened(self, noise: Array) -> Operator:
+        weights = self._weighted(1 / noise)
+        return eqx.tree_at(lambda s: s.weights, self, weights, is_leaf=lambda leaf: leaf is None)
+
+    def _weighted(self, y: Array) -> Array:
+        return y if self.weights is None else self.weights.astype(y.dtype) * y
+
+    def _scattered(self, y: Array) -> Array:
+        zeros = jnp.zeros(math.prod(self.shape), y.dtype)
+        return zeros.at[self.places].add(y).reshape(self.shape)
+
+
+def _selected(which: Any, shape: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Places in row-major order, and the shape of x."""
+    arrays = which if isinstance(which, tuple) else (which,)
+    try:
+        arrays = tuple(np.asarray(array) for array in arrays)
+    except (TypeError, ValueError) as error:
+        raise TypeError("which must be booleans or integers, and not traced.") from error
+    if any(array.dtype.kind not in "biu" for array in arrays):
+        found = ", ".join(str(array.dtype) for array in arrays)
+        raise TypeError(f"which must be booleans or integers, got {found}.")
+    if arrays[0].dtype.kind == "b":
+        mask = arrays[0]
+        if len(arrays) > 1 or mask.shape != (mask.shape if shape is None else checked_shape(shape)):
+            raise ValueError(f"which has shape {mask.shape}, but x has shape {shape}.")
+        places, shape = np.flatnonzero(mask), mask.shape
+    else:
+        if shape is None:
+            raise ValueError("shape, that of x, must be given where `which` holds integers.")
+        shape = checked_shape(shape)
+        if any(array.ndim != 1 for array in arrays) or len({len(array) for array in arrays}) > 1:
+            raise ValueError("which must be one vector of integers, or one per axis of x.")
+        if isinstance(which, tuple) and len(arrays) != len(shape):
+            raise ValueError(f"which has {len(arrays)} vectors, but x has {len(shape)} axes.")
+        sizes = shape if isinstance(which, tuple) else (math.prod(shape),)
+        for array, size in zip(arrays, sizes, strict=True):
+            if np.any((array < 0) | (array >= size)):
+                raise ValueError(f"which must lie between 0 and {size - 1}.")
+        places = np.asarray(np.ravel_multi_index(arrays, sizes))
+    if not places.size:
+        raise ValueError("which selects nothing: no data are seen.")
+    return places, shape
 
 
 def require_sizes(
@@ -193,6 +325,14 @@ def require_sizes(
     if len(got) != ndim or any(e not in ("any", g) for e, g in zip(expected, got, strict=True)):
         shape = f"({', '.join(map(str, expected))}{',' if ndim == 1 else ''})"
         raise ValueError(f"{name} must have shape {shape} for this operator, got {got}.")
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """A shape without empty axes."""
+    try:
+        return tuple(_checks.integer("shape", size, least=1) for size in shape)
+    except TypeError as error:
+        raise TypeError(f"shape must be a tuple of integers, got {shape!r}.") from error
 
 
 def checked_axes(axes: Any, count: int, ndim: int) -> tuple[int, ...]:

@@ -60,6 +60,9 @@ class Sparse(Operator):
         require_sizes("y", y, self.shape[:1], (0,), 1)
         return self._product(y, transposed=True)
 
+    def whitened(self, noise: Array) -> Operator:
+        return eqx.tree_at(lambda m: m.values, self, self.values / noise[self.rows])
+
     def _product(self, x: Array, transposed: bool) -> Array:
         matrix = jax.lax.stop_gradient((self.values.astype(x.dtype), self.rows, self.columns))
         found = _product_p.bind(*matrix, x[None], shape=self.shape, transposed=transposed)
@@ -153,7 +156,7 @@ def _native(
     return jax.ffi.ffi_call(target, result)(values, rows, columns, x, layout=numbers)
 
 
-def _result(values: Any, rows: Any, columns: Any, x: Any, *, shape: Any, transposed: bool):
+def _result(values: Any, rows: Any, columns: Any, x: Any, *, shape: Any, transposed: bool) -> Any:
     return x.update(shape=(x.shape[0], shape[1] if transposed else shape[0]))
 
 
@@ -167,10 +170,8 @@ def _transpose_rule(cotangent: Any, *operands: Any, shape: Any, transposed: bool
 
 def _jvp_rule(primals: Any, tangents: Any, **options: Any) -> Any:
     *matrix, x = primals
-    out = _product_p.bind(*matrix, x, **options)
-    if type(tangents[-1]) is ad.Zero:
-        return out, ad.Zero.from_primal_value(out)
-    return out, _product_p.bind(*matrix, tangents[-1], **options)
+    direction = ad.instantiate_zeros(tangents[-1])
+    return _product_p.bind(*matrix, x, **options), _product_p.bind(*matrix, direction, **options)
 
 
 def _batching_rule(operands: Any, axes: Any, **options: Any) -> Any:

@@ -98,7 +98,7 @@ def as_design(features: Any) -> Design:
     return DenseDesign(matrix.T)
 
 
-def one_per_observation(name: str, values: Any, count: int) -> Array | np.ndarray:
+def one_per_observation(name: str, values: Any, count: int) -> Any:
     """`values` as a vector of real numbers, one per observation; NumPy's unless it is traced."""
     array = values if isinstance(values, jax.core.Tracer) else np.asarray(values)
     if array.shape != (count,):

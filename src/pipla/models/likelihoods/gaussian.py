@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
@@ -23,16 +24,23 @@ class Gaussian(Likelihood):
     `Model(Gaussian(blur, image, 1.4), TVStrength())`. Where the operator has an eigenbasis, the
     flow of the likelihood alone is exact (`flow`).
 
+    $m$ is the number of observations. Where a `Mask` ends the operator and is 0, an observation is
+    missing: it is not counted and its value, which may be NaN, is ignored.
+
     Arguments:
         operator: $H$; see `pipla.operators`.
         observations: $y$.
-        noise: $\sigma$, the standard deviation; `None` learns it: theta then holds $\log\sigma$.
+        noise: $\sigma$, the standard deviation; `None` learns it: theta then holds $\log\sigma$. An
+            array that broadcasts to the observations gives each its own, for operators that have
+            a matrix or act on elements (`Identity`, `Mask`, `Select`, `Dense`, `Sparse`).
         theta: which part of theta is $\log\sigma$ (all of it by default); only for learned noise.
     """
 
+    # With one noise per observation, operator and observations are divided by it.
     operator: Operator
     observations: Array
     noise: Array | None
+    count: Array  # of observations that are not missing
     basis: Eigenbasis | None
     backprojected: Array | None  # the coordinates of H'y
     theta: Address | None = eqx.field(static=True)
@@ -47,28 +55,33 @@ class Gaussian(Likelihood):
             )
         _checks.positive("noise", noise)
         float_type = jnp.result_type(float)
-        self.operator = operator
-        self.observations = jnp.asarray(observations, float_type)
-        _checks.finite("observations", self.observations)
+        values = jnp.asarray(observations, float_type)
+        _check_shapes(operator, values)
+        seen = operator.seen()
+        if seen is not None:
+            seen = jnp.broadcast_to(seen, values.shape)
+            if _checks.is_concrete(seen) and not bool(jnp.any(seen)):
+                raise ValueError("the mask of the operator is 0 everywhere: no data are seen.")
+            values = jnp.where(seen, values, 0.0)
+        _checks.finite("observations", values)
+        self.count = jnp.asarray(values.size if seen is None else jnp.sum(seen), float_type)
         self.noise = None if noise is None else jnp.asarray(noise, float_type)
+        if self.noise is not None and self.noise.ndim:
+            operator, values = _whitened(operator, values, self.noise)
+        self.operator = operator
+        self.observations = values
         self.theta = theta
         self.basis = operator.eigenbasis()
-        back = jax.eval_shape(operator.adjoint, self.observations)
-        seen = jax.eval_shape(operator.apply, back)
-        if seen.shape != self.observations.shape:
-            raise ValueError(
-                f"observations have shape {self.observations.shape}, but the operator makes "
-                f"observations of shape {seen.shape} from an x of shape {back.shape}."
-            )
         self.backprojected = None
         if self.basis is not None:
             self.backprojected = self.basis.forward(operator.adjoint(self.observations))
 
     def __call__(self, theta: PyTree, x: Array, data: PyTree = None) -> Scalar:
-        scaled = self._residual(x) / self.std(theta).astype(x.dtype)
+        scaled = self._residual(x) / self._unit(theta).astype(x.dtype)
         value = 0.5 * jnp.sum(scaled**2)
         if self.noise is None:
-            value = value + self.observations.size * _trees.part("theta", theta, self.theta)
+            log_noise = _trees.part("theta", theta, self.theta)
+            value = value + self.count.astype(value.dtype) * log_noise
         return value
 
     def std(self, theta: PyTree) -> Array:
@@ -90,7 +103,7 @@ class Gaussian(Likelihood):
         """
         if self.basis is None or self.backprojected is None:
             return None
-        basis, weight = self.basis, time / self.std(theta).astype(x.dtype) ** 2
+        basis, weight = self.basis, time / self._unit(theta).astype(x.dtype) ** 2
         exponent = weight * basis.eigenvalues.astype(x.dtype)
         kept = basis.times(jnp.exp(-exponent), basis.forward(x))
         random = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(noise))
@@ -101,7 +114,7 @@ class Gaussian(Likelihood):
         r"""The proximal map: $F^{-1}(1 + \lambda a)^{-1}(Fx + \lambda FH^\top y/\sigma^2)$."""
         if self.basis is None or self.backprojected is None:
             return None
-        basis, weight = self.basis, lam / self.std(theta).astype(x.dtype) ** 2
+        basis, weight = self.basis, lam / self._unit(theta).astype(x.dtype) ** 2
         start = basis.forward(x)
         pulled = start + basis.times(weight, self.backprojected.astype(start.dtype))
         return basis.inverse(
@@ -111,21 +124,60 @@ class Gaussian(Likelihood):
     def stiffness(self, theta: PyTree) -> Array | None:
         if self.basis is None:
             return None
-        return jnp.max(self.basis.eigenvalues) / self.std(theta) ** 2
+        return jnp.max(self.basis.eigenvalues) / self._unit(theta) ** 2
 
     def closed_form(self, theta: PyTree, particles: Array) -> PyTree:
         r"""Theta with the best noise for the particles: $\sigma^2 = \overline{|HX - y|^2}/m$."""
         if self.noise is not None:
             return theta
-        log_noise = 0.5 * jnp.log(jnp.mean(jax.vmap(self._residual)(particles) ** 2))
+        squares = jax.vmap(lambda x: jnp.sum(self._residual(x) ** 2))(particles)
+        log_noise = 0.5 * jnp.log(jnp.mean(squares) / self.count.astype(squares.dtype))
         return _trees.put_part(theta, self.theta, log_noise)
 
     def surrogate(self, theta: PyTree, x: Array) -> Eigenbasis | None:
         """The basis of $H^\\top H$: exact up to the factor $1/\\sigma^2$."""
         return self.basis
 
+    def _unit(self, theta: PyTree) -> Array:
+        """The standard deviation of the observations as they are stored."""
+        std = self.std(theta)
+        return std if std.ndim == 0 else jnp.ones((), std.dtype)
+
     def _residual(self, x: Array) -> Array:
         return self.operator.apply(x) - self.observations.astype(x.dtype)
+
+
+def _check_shapes(operator: Operator, observations: Array) -> None:
+    """The operator makes observations of this shape."""
+    back = jax.eval_shape(operator.adjoint, observations)
+    made = jax.eval_shape(operator.apply, back)
+    if made.shape != observations.shape:
+        raise ValueError(
+            f"observations have shape {observations.shape}, but the operator makes "
+            f"observations of shape {made.shape} from an x of shape {back.shape}."
+        )
+
+
+def _whitened(operator: Operator, observations: Array, noise: Array) -> tuple[Operator, Array]:
+    """Operator and observations divided by one noise per observation."""
+    try:
+        fits = np.broadcast_shapes(noise.shape, observations.shape) == observations.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"noise must be one number, or broadcast to the observations' shape "
+            f"{observations.shape}, got shape {noise.shape}."
+        )
+    noise = jnp.broadcast_to(noise, observations.shape)
+    divided = operator.whitened(noise)
+    if divided is None:
+        raise ValueError(
+            f"noise must be one number for {type(operator).__name__}: with one noise per "
+            "observation its eigenbasis is not known. Give observations / noise, "
+            "operators.Mask(1 / noise) @ operator and noise=1; such a model has no exact flow."
+        )
+    return divided, observations / noise
 
 
 def _mean_decay(exponent: Array) -> Array:
