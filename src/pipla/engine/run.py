@@ -20,6 +20,7 @@ from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback, Progress
+from pipla.engine.packing import with_stored_numbers
 from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
 from pipla.engine.save import Save
 from pipla.models.model import Model, checked_point
@@ -113,14 +114,11 @@ def resume(
         raise TypeError(
             f"result must be a pipla.Result or the folder of one, got {type(result).__name__}."
         )
-    from pipla.engine.storage import load, with_stored_numbers
-
     refuse_after_fork()
     if not isinstance(result, Result):
-        loaded = load(result)
-        if not isinstance(loaded, Result):
-            raise TypeError("result holds a sweep; resume it with `pipla.load(path).resume(...)`.")
-        result = loaded
+        from pipla.engine.storage import load_result
+
+        result = load_result(result)
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     algorithm = algorithm if algorithm is not None else result.algorithm
     if algorithm is None:
