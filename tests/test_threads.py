@@ -4,7 +4,11 @@ import os
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import pytest
+
+from pipla import _threads
+from pipla.engine import devices
 
 CALL = "from pipla._threads import one_thread_per_device; print(one_thread_per_device()); "
 SHOW = "import os; print(os.environ.get('PJRT_NPROC'))"
@@ -66,3 +70,74 @@ def test_a_large_product_has_the_same_threads_with_pipla_as_without():
     (limited,), _ = run_python(CALL.replace("print", "") + product)
     assert int(without) > int(limited)
     assert with_pipla == without
+
+
+# OpenBLAS under JAX's SVD. #
+
+
+class Pool:
+    """Stands for SciPy's OpenBLAS."""
+
+    def __init__(self, monkeypatch):
+        self.threads = 4
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "GOTO_NUM_THREADS"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(_threads, "_openblas", lambda: (lambda: self.threads, self.write))
+
+    def write(self, threads):
+        self.threads = threads
+
+
+def test_one_blas_thread_inside_the_block_and_what_there_was_after_it(monkeypatch):
+    pool = Pool(monkeypatch)
+    seen = []
+
+    def fail():
+        seen.append(pool.threads)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), _threads.one_blas_thread():
+        fail()
+    assert seen == [1]
+    assert pool.threads == 4
+
+
+def test_blocks_that_overlap_restore_the_first_number(monkeypatch):
+    pool = Pool(monkeypatch)
+    first, second = _threads.one_blas_thread(), _threads.one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # as in two threads: the first to come is the first to go
+    assert pool.threads == 1
+    second.__exit__(None, None, None)
+    assert pool.threads == 4
+
+
+def test_the_number_of_blas_threads_that_the_user_chose_stays(monkeypatch):
+    pool = Pool(monkeypatch)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    with _threads.one_blas_thread():
+        assert pool.threads == 4
+
+
+@pytest.mark.parametrize(("side", "threads"), [(188, 1), (513, 4)])
+def test_large_matrices_keep_the_blas_threads(side, threads, monkeypatch):
+    pool = Pool(monkeypatch)
+    with devices.blas_threads({"x": jnp.ones((1, side, side)), "bias": jnp.ones((1, side))}):
+        assert pool.threads == threads
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="SciPy may have another BLAS")
+def test_the_openblas_of_scipy_is_found_once_it_is_loaded():
+    code = (
+        "from pipla._threads import _openblas, one_blas_thread; import scipy.linalg\n"
+        "read, _ = _openblas(); before = read()\n"
+        "with one_blas_thread(): print(read())\n"
+        "print(read() == before)"
+    )
+    chosen = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
+    clean = {name: value for name, value in os.environ.items() if name not in chosen}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == ["1", "True"]

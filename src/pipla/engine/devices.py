@@ -1,7 +1,8 @@
-"""Lanes of a sweep over devices: each device runs its own loop and waits for no other."""
+"""Lanes of a sweep over devices, each with a loop of its own; and the threads of a chunk."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import equinox as eqx
@@ -10,9 +11,21 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from pipla._threads import one_blas_thread
 from pipla.engine.chunk import Carry, Chunk, Program, Window, advance
 
 LANES, ALIKE = PartitionSpec("lanes"), PartitionSpec()
+#: Up to this many rows or columns of x, its SVD takes one thread: dividing it costs more than it
+#: gives. A guess between 188 (measured) and some thousands, where the pool pays.
+ONE_THREAD_UP_TO = 512
+
+
+def blas_threads(particles: PyTree) -> contextlib.AbstractContextManager[None]:
+    """The threads of LAPACK while a chunk runs: one, unless a particle is a large matrix."""
+    sides = (min(leaf.shape[-2:]) for leaf in jax.tree.leaves(particles) if leaf.ndim > 2)
+    if max(sides, default=0) > ONE_THREAD_UP_TO:
+        return contextlib.nullcontext()
+    return one_blas_thread()
 
 
 def mesh_for(lanes: tuple[int, ...]) -> Mesh | None:
