@@ -720,3 +720,9 @@ def test_a_path_that_is_none_is_named(result, path):
 def test_an_impossible_path_holds_nothing(path):
     with pytest.raises(FileNotFoundError):
         pipla.load(path)
+
+
+def test_only_results_are_saved(tmp_path):
+    with pytest.raises(TypeError, match=r"result must be a pipla.Result or SweepResult, got dict"):
+        storage.save({}, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,11 @@ def save(result: Result | SweepResult, path: str | Path) -> Path:
     """
     target = Path(_checked_path(path))
     arrays: Arrays = {}
-    kind = next(name for name, of in _CLASSES.items() if isinstance(result, of))
+    kind = next((name for name, of in _CLASSES.items() if isinstance(result, of)), None)
+    if kind is None:
+        raise TypeError(
+            f"result must be a pipla.Result or SweepResult, got {type(result).__name__}."
+        )
     fields = encode(_CLASSES[kind], kind, result, arrays)
     content = {"format": FORMAT, "kind": kind, "fields": fields}
     _check_ours(target)
@@ -55,8 +60,9 @@ def save(result: Result | SweepResult, path: str | Path) -> Path:
     try:
         _files.write_whole(target / NAME, lambda file: archive.write(file, content, arrays))
     except BaseException as error:
-        if made and not any(target.iterdir()):
-            target.rmdir()
+        if made:
+            with suppress(OSError):  # another process saves there, too
+                target.rmdir()
         if isinstance(error, OSError):
             raise type(error)(
                 f"the result was not saved to {str(target)!r}, and what was there is unchanged: "
