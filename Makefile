@@ -33,6 +33,8 @@ check: lint
 # Hostile files, kills, interrupts, savers and threads at full length (`make test` has a share).
 attack: setup
 	$(BIN)/python tests/attack/files.py
+	$(BIN)/python tests/attack/odd_calls.py --count 10000
+	$(BIN)/python tests/attack/odd_calls.py --count 10000 --x64
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

@@ -20,7 +20,7 @@ from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback, Progress
-from pipla.engine.packing import with_stored_numbers
+from pipla.engine.packing import numbers_of, with_stored_numbers
 from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
 from pipla.engine.save import Save
 from pipla.models.model import Model, checked_point
@@ -135,7 +135,8 @@ def resume(
         )
     save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
     checked_algorithm(algorithm)
-    algorithm = with_stored_numbers(algorithm, result.numbers)
+    stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
+    algorithm = with_stored_numbers(algorithm, stored)
     algorithm.completed(_OriginalRun())
     theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
     particles = jax.tree.map(jnp.asarray, result.particles)

@@ -52,7 +52,8 @@ class SweepResult:
         keys: replicate r alone is `run(..., key=keys[r])`.
         seconds, compile_seconds: wall time of all the steps, and of compiling.
         status, message: how the sweep ended.
-        algorithms: with a leading axis of runs in every number.
+        algorithms: with a leading axis of runs in every number; `None` after loading one that
+            holds code.
         snapshot: everything the next step needs, for `resume`.
     """
 
@@ -70,7 +71,7 @@ class SweepResult:
     compile_seconds: float
     status: Status
     message: str
-    algorithms: Algorithm
+    algorithms: Algorithm | None
     snapshot: Snapshot
 
     @property
@@ -125,9 +126,15 @@ class SweepResult:
 
         `save` is only needed when it held code (`quantity`).
         """
+        refuse_after_fork()
         num_steps = _checks.integer("num_steps", num_steps, least=1)
         callbacks = checked_callbacks(callbacks, progress)
         snapshot = self.snapshot
+        if self.algorithms is None:
+            raise ValueError(
+                "this sweep cannot be resumed from its file: its algorithms hold code (an "
+                "optimiser), or are not registered, and files hold no code."
+            )
         if save is None and snapshot.has_quantity:
             raise ValueError("save is needed to resume this sweep: it held code (a quantity).")
         save = checked_save(save or Save(snapshot.moments_every))
