@@ -27,7 +27,7 @@ FILES = {f"{name}.{kind}" for name in _IMAGES for kind in ("png", "npy")} | {
     "result.json",
     "report.html",
 }
-#: The largest image that is read by default: 4096 × 4096 takes about ten minutes.
+#: The largest image that is read by default. Its running time was not measured.
 MAX_PIXELS = 4096 * 4096
 
 Source = Annotated[Path, typer.Argument(help="PNG, JPEG, TIFF or NPY; grey or colour.")]

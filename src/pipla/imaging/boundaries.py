@@ -29,7 +29,7 @@ from pipla.operators.linear import checked_axes
 #: What lies beyond the edge of an observed image.
 Boundary = Literal["unknown", "reflect", "renormalised", "circular"]
 
-#: The weight of squared differences when an observation is continued: .0001 to .01 differ by .5 dB.
+#: The weight of squared differences when an observation is continued: 1e-4 to 1e-2 differ by .6 dB.
 SMOOTHNESS = 1e-3
 
 
@@ -163,7 +163,7 @@ def _border(kernel: np.ndarray) -> tuple[int, int]:
 
     Pixels farther out are seen with so little weight that the sampler does not settle on them in
     300 steps: with the whole reach of gaussian:2 (8 pixels) the strength of a smooth image was
-    .035 instead of .090, and the PSNR 3 dB lower; on other images the two differ by .2 dB.
+    .035 instead of .090, and the PSNR 3 dB lower; on `camera` the two differ by .2 dB.
     """
     reach = np.arange(len(kernel)) - len(kernel) // 2
     weights = np.abs(kernel) / np.abs(kernel).sum()
@@ -195,7 +195,7 @@ def _periodic(observed: np.ndarray, psf: np.ndarray, axes: tuple[int, ...]) -> B
 
     With $M$ the observed pixels, the continuation is $Hz$ for the $z$ that minimises
     $|M(Hz - y)|^2 + \tau |\nabla z|^2$, a linear system. A mere interpolation to the opposite edge
-    is no blurred image, and cost 4 dB on photographs.
+    is no blurred image, and cost .9 to 13 dB (three photographs, a disk and motion).
     """
     from scipy.sparse.linalg import LinearOperator, cg  # heavy, and needed for few kernels
 
