@@ -89,7 +89,8 @@ def finite(name: str, tree: PyTree) -> None:
     for path, leaf in leaves(name, tree):
         if isinstance(leaf, jax.core.Tracer) or not is_float(leaf):
             continue
-        bad = int(leaf.size - jnp.isfinite(leaf).sum())
+        # In NumPy: inside a transformation JAX would trace this, and the answer be unknown.
+        bad = int(np.sum(~np.isfinite(np.asarray(leaf))))
         if bad:
             raise ValueError(
                 f"{where(name, path)} has {bad} non-finite value(s) (NaN or inf) among "
