@@ -207,6 +207,11 @@ BAD_OPERANDS = {
         ValueError,
         "warm must be what `warm_start",
     ),
+    "another warm start of a strength": (
+        lambda: prox.TVStrength().solve(0.1, X, 0.1, 0.1, jnp.ones(3)),
+        ValueError,
+        "warm must be what `warm_start",
+    ),
     "another warm start of a sum": (
         lambda: (prox.L1().on(x="a") + prox.L1().on(x="b")).solve(
             None, {"a": X, "b": X}, None, 0.1, None

@@ -117,6 +117,14 @@ def test_numbers_that_are_fine_enough_are_not():
     jax.jit(lambda data: _checks.resolution("data", data))(jnp.ones(3))
 
 
+def test_values_known_now_are_checked_inside_a_transformation():
+    with pytest.raises(ValueError, match="y has 1 non-finite value"):
+        jax.jit(lambda x: _checks.finite("y", np.array([1.0, np.nan])))(1.0)
+    with pytest.raises(ValueError, match="lam_x must be 0 or positive"):
+        jax.jit(lambda x: prox.L1().prox(None, x, None, -1.0))(X)
+    _checks.finite("y", jnp.ones(2))
+
+
 # map_estimate #
 
 

@@ -193,7 +193,7 @@ def require_smoothing(name: str, lam: Any, like: Array) -> Array:
         raise TypeError(f"{name} must be a real number, got dtype {found.dtype}.")
     if found.shape != ():
         raise ValueError(f"{name} must be a single number, but its shape is {found.shape}.")
-    if is_concrete(found) and not 0 <= float(found) < np.inf:
+    if is_concrete(lam) and not 0 <= float(lam) < np.inf:
         raise ValueError(f"{name} must be 0 or positive, and finite, got {lam}.")
     return found.astype(like.dtype)
 
@@ -232,7 +232,7 @@ def require_smoothings(lam_theta: Any, lam_x: Any, like: Array) -> tuple[Array, 
         require_smoothing("lam_theta", lam_theta, like),
         require_smoothing("lam_x", lam_x, like),
     )
-    if all(map(is_concrete, both)) and float(both[0]) > 0 == float(both[1]):
+    if is_concrete(lam_theta) and is_concrete(lam_x) and float(lam_theta) > 0 == float(lam_x):
         raise ValueError(f"lam_x must be positive where lam_theta is ({lam_theta}), got {lam_x}.")
     return both
 

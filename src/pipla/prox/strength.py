@@ -27,6 +27,7 @@ from pipla.prox._arguments import (
     require_particles,
     require_smoothing,
     require_smoothings,
+    require_warm_start,
 )
 from pipla.prox._roots.strength import MAX_STEPS, StrengthEquation, strength_root
 from pipla.prox.base import Iterative, Scalar, Solution, Term, soft
@@ -154,6 +155,7 @@ class Strength(Iterative):
             return jnp.where(lam_theta > 0, theta - jnp.sign(rate) * decrease, theta)
 
         if not isinstance(self.regulariser, SoftThreshold):
+            require_warm_start(warm, self, theta, x)
             decrease, point = self._alternate(equation, x, lam_x, warm)
             return point._replace(theta=moved(decrease))
 

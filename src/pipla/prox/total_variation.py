@@ -236,6 +236,8 @@ class TVStrength(Strength):
         degrees: Number | None = None,
         native: bool = True,
     ) -> None:
+        boolean("isotropic", isotropic)
+        boolean("native", native)
         regulariser = TotalVariation(
             isotropic=isotropic,
             tolerance=tolerance,
