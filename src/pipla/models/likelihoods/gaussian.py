@@ -106,9 +106,9 @@ class Gaussian(Likelihood):
         basis, weight = self.basis, time / self._unit(theta).astype(x.dtype) ** 2
         exponent = weight * basis.eigenvalues.astype(x.dtype)
         kept = basis.times(jnp.exp(-exponent), basis.forward(x))
-        random = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(noise))
+        noisy = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(noise))
         pulled = basis.times(weight * _mean_decay(exponent), self.backprojected.astype(kept.dtype))
-        return basis.inverse(kept + random + pulled)
+        return basis.inverse(kept + noisy + pulled)
 
     def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array | None:
         r"""The proximal map: $F^{-1}(1 + \lambda a)^{-1}(Fx + \lambda FH^\top y/\sigma^2)$."""
