@@ -74,6 +74,7 @@ def run(
     callbacks = checked_callbacks(callbacks, progress)
     _checks.boolean("check", check)
     checked_algorithm(algorithm)
+    _checks.resolution("particles", particles)
     theta, particles = checked_point(model, theta, particles)
     algorithm.check(theta, particles)
     save.check(theta, particles)

@@ -77,6 +77,7 @@ class Model(eqx.Module):
         if metric is not None and not callable(metric):
             raise TypeError(f"metric must be a function (theta, x), got {type(metric).__name__}.")
         # Lists of numbers and NumPy arrays become arrays once, here, and not at every call.
+        _checks.resolution("data", data)  # before the conversion, which may lose the difference
         data = _checks.arrays("data", data)
         _checks.finite("data", data)
         self.smooth = as_likelihood(smooth)
