@@ -50,6 +50,8 @@ bench: setup
 	$(BIN)/python benchmarks/logistic.py
 	$(BIN)/python benchmarks/threads.py
 	$(BIN)/python benchmarks/total_variation.py
+	$(BIN)/python benchmarks/sparse.py
+	$(BIN)/python benchmarks/startup.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --group docs

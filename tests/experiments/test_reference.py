@@ -121,7 +121,8 @@ def test_the_uniform_reference_agrees_with_an_independent_sampler():
     )
     ours = result.theta[0].mean()
     error = result.theta[0].std(ddof=1) / np.sqrt(8)
-    features, labels = (np.asarray(problem.model.data[name]) for name in ("features", "labels"))
+    likelihood = problem.model.smooth
+    features, labels = np.asarray(likelihood.design.columns), np.asarray(likelihood.responses)
     theirs, their_error = maximiser(
         features.T, labels, ours + np.array([-0.06, -0.02, 0.02, 0.06]), 60, 600, 60
     )
