@@ -21,6 +21,10 @@ from pipla.models.model import Model
 Number = float | int | np.ndarray | Array
 
 
+#: The relative accuracy of the power iteration, below which no condition is called broken.
+SLACK = 1 + 1e-3
+
+
 class Position(Protocol):
     """What every state shows: where theta and the particles are."""
 
@@ -101,6 +105,11 @@ class Condition(NamedTuple):
     high: float
     source: str
     constant: str  # what the range depends on: "L = 4.2"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the number is in the range, up to the accuracy of the power iteration."""
+        return self.low / SLACK <= float(self.value) <= self.high * SLACK
 
 
 class Algorithm(eqx.Module, Generic[StateT]):

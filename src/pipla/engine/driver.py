@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -16,7 +17,7 @@ from jax.sharding import Mesh
 from jaxtyping import PyTree
 
 from pipla.engine.chunk import Carry, Chunk, Program, Window, advance, capacity_for
-from pipla.engine.devices import advance_over
+from pipla.engine.devices import advance_over, blas_threads
 from pipla.engine.hooks import Callback, Hook, View
 from pipla.engine.result import Status
 from pipla.engine.save import Save
@@ -106,7 +107,9 @@ class Driver(NamedTuple):
             while history.step < until and np.any(history.alive) and reason is None:
                 count = self._next_count(history.step, until, size, hooks)
                 began = time.perf_counter()
-                chunk = self.advance(history.carry, self.window(history, count), capacity)
+                with self._lapack_threads(history):
+                    chunk = self.advance(history.carry, self.window(history, count), capacity)
+                    jax.block_until_ready(chunk)
                 if np.any(history.alive & ~np.asarray(chunk.finite)):
                     history = _rolled_back(self, history, chunk, count, capacity)
                 else:
@@ -139,6 +142,13 @@ class Driver(NamedTuple):
         if self.mesh is None:
             return functools.partial(advance, self.program)
         return functools.partial(advance_over, self.mesh, self.program)
+
+    def _lapack_threads(self, history: History) -> contextlib.AbstractContextManager[None]:
+        """Where a particle is a matrix, the term may take its SVD, and LAPACK has its own pool."""
+        leaves = jax.tree.leaves(history.carry.state.particles)
+        if all(leaf.ndim - len(self.program.lanes) < 3 for leaf in leaves):
+            return contextlib.nullcontext()
+        return blas_threads(history.carry.state.particles)
 
     @property
     def _name(self) -> str:

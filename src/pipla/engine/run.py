@@ -81,7 +81,7 @@ def run(
     check_support(algorithm, model, theta, particles)
     geometry = LocalGeometry(model, theta, particles)
     algorithm = as_dtype(algorithm.completed(geometry), particles)
-    if check:
+    if check and not geometry.covers(algorithm):
         warn_broken(algorithm, geometry)
     program = Program(model, algorithm, key, save.quantity)
     carry = start(program, theta, particles, save.moments_every is not None)

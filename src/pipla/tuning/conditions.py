@@ -8,10 +8,7 @@ from jaxtyping import PyTree
 
 from pipla.algorithms.base import Algorithm, Condition, Geometry
 from pipla.models.model import Model, checked_point
-from pipla.tuning.curvature import LocalGeometry
-
-#: The relative accuracy of the power iteration, below which nothing is called broken.
-SLACK = 1 + 1e-3
+from pipla.tuning.curvature import LocalGeometry, objections
 
 
 class TheoryWarning(UserWarning):
@@ -34,15 +31,14 @@ def broken_conditions(
 
 def broken_at(algorithm: Algorithm, geometry: Geometry, where: str = "at the start") -> list[str]:
     """The same for an algorithm that has all its numbers, with what was measured already."""
-    sentences = (_sentence(condition, where) for condition in algorithm.conditions(geometry))
-    return [sentence for sentence in sentences if sentence is not None]
+    broken = (each for each in algorithm.conditions(geometry) if not each.holds)
+    return [_sentence(condition, where) for condition in broken]
 
 
 def warn_broken(algorithm: Algorithm, geometry: LocalGeometry) -> None:
     """Warn of each broken condition; the run continues."""
     model = geometry.model
-    term = model.nonsmooth.objections() if algorithm.learns_theta else []
-    for sentence in (*algorithm.objections(model), *term):
+    for sentence in objections(algorithm, model):
         warnings.warn(f"{sentence}.", TheoryWarning, stacklevel=3)
     for sentence in broken_at(algorithm, geometry):
         warnings.warn(
@@ -53,10 +49,8 @@ def warn_broken(algorithm: Algorithm, geometry: LocalGeometry) -> None:
         )
 
 
-def _sentence(condition: Condition, where: str) -> str | None:
+def _sentence(condition: Condition, where: str) -> str:
     name, value, low, high, source, constant = condition
-    if low / SLACK <= float(value) <= high * SLACK:
-        return None
     reason = f"({source}, with {constant} {where})"
     if low == 0:
         return f"{name} = {float(value):.4g} exceeds {high:.4g} {reason}"
