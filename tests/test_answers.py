@@ -21,6 +21,8 @@ from pipla.experiments.published import doubled
 from pipla.problems import gaussian_hierarchy, logistic, toy
 from pipla.problems.toy_model import _potential, exact_maximiser, log_marginal
 
+pytestmark = pytest.mark.slow
+
 NO_MOMENTS = pipla.Save(moments_every=None)
 
 # name -> (step size -> algorithm). Smoothing follows the step, so one number controls the bias.

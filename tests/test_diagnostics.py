@@ -5,10 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import pipla
 from pipla.engine.diagnostics import still_moving
 from pipla.problems import toy
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_stationary_series_is_seldom_called_moving():

@@ -16,6 +16,8 @@ from pipla.operators import Identity, Mask, blur, convolution
 from pipla.prox import L1, LaplaceLocation, NonNegative, TVStrength
 from pipla.prox.strength import Strength
 
+pytestmark = pytest.mark.slow
+
 SIGMA, STRENGTH, SIZE = 1.0, 0.8, 400
 
 

@@ -10,6 +10,8 @@ import scipy.sparse
 import pipla
 from pipla.operators import Dense, Identity, Mask, Select, Sparse, blur, convolution
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(1)
 SIGMA = 0.7
 

@@ -33,6 +33,8 @@ from pipla.imaging.boundaries import as_kernel, cropped_blur_matrix
 from pipla.models.images import tv_model
 from pipla.operators import Dense, Identity, Mask, blur, convolution
 
+pytestmark = pytest.mark.slow
+
 SIZE = 48
 BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
 NOISY = BLOCKS + 10 * np.random.default_rng(0).standard_normal(BLOCKS.shape)

@@ -19,6 +19,8 @@ from pipla.imaging import TVDeconvolution, TVDenoiser, estimate_noise
 from pipla.models.images import tv_model
 from pipla.operators import Dense, Identity, Mask, blur, convolution
 
+pytestmark = pytest.mark.slow
+
 BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
 BLUR = blur.box(3)
 

@@ -15,6 +15,8 @@ from pipla._cache import default_folder
 from pipla.testing import compilations
 from pipla.tuning.curvature import LocalGeometry
 
+pytestmark = pytest.mark.slow
+
 # Shapes that no other test uses: a program compiled before would not be counted.
 SHAPE = (9, 23)
 ENABLE = "from pipla._cache import enable_cache; import jax; "

@@ -19,6 +19,8 @@ from pipla import _files
 from pipla.engine.storage import DamagedResultError
 from pipla.experiments import results
 
+pytestmark = pytest.mark.slow
+
 posix = pytest.mark.skipif(os.name != "posix", reason="needs signals and pipes")
 
 

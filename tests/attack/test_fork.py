@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os, signal, warnings
 warnings.simplefilter("ignore")  # JAX warns of the fork itself

@@ -11,6 +11,8 @@ pytest.importorskip("skimage")
 import odd_calls
 import odd_targets
 
+pytestmark = pytest.mark.slow
+
 #: Rows of the table whose calls take milliseconds and whose checks are finished.
 CHEAP = r"^prox\.|^term\.(value|on|translate|time_unit|__rmul__|coupled_sizes)|^problems\.g"
 
