@@ -18,7 +18,6 @@ import pytest
 from typer.testing import CliRunner
 
 import pipla
-from pipla._threads import one_thread_per_device
 from pipla.cli import app as cli
 from pipla.cli import demo
 from pipla.problems import logistic, toy
@@ -188,20 +187,6 @@ def test_importing_pipla_does_not_start_jax(imported):
 @pytest.mark.xdist_group("import")
 def test_importing_pipla_sets_no_environment_variable(imported):
     assert imported["variables"] == []
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [({}, "1"), ({"PIPLA_THREADS": "all"}, "None"), ({"PJRT_NPROC": "3"}, "3")],
-    ids=["default", "all threads", "chosen"],
-)
-def test_one_thread_per_device_unless_the_user_says_otherwise(environment, expected, monkeypatch):
-    monkeypatch.delenv("PJRT_NPROC", raising=False)
-    monkeypatch.delenv("PIPLA_THREADS", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    one_thread_per_device()
-    assert str(os.environ.get("PJRT_NPROC")) == expected
 
 
 # Two commands. #

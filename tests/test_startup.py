@@ -52,6 +52,7 @@ def test_the_scale_of_theta_is_one_program():
     geometry = LocalGeometry(*start(31))
     with compilations() as programs:
         geometry.theta_scale()
+    programs = [name for name in programs if "stage" not in name]  # JAX's copy of a NumPy array
     assert len(programs) == 1
     assert "stiffness_ratios" in programs[0]
 

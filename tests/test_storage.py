@@ -111,7 +111,7 @@ def test_everything_comes_back(result, folder):
 def test_only_the_names_of_this_list_are_fields_of_a_result(result):
     # A new field must be saved, too.
     names = {field.name for field in dataclasses.fields(result)}
-    assert names == {*TREES, *NUMBERS, "algorithm", "snapshot", "numbers"}
+    assert names == {*TREES, *NUMBERS, "algorithm", "snapshot", "warnings", "numbers"}
 
 
 @pytest.mark.parametrize(

@@ -353,7 +353,7 @@ def public_names() -> dict[str, Any]:
         for name in names:
             value = getattr(module, name)
             full = f"{module_name}.{name}"
-            record = isinstance(value, type) and issubclass(value, tuple)
+            record = isinstance(value, type) and issubclass(value, tuple | Exception)
             if not callable(value) or record or full in NOT_CALLED or id(value) in seen:
                 continue
             if typing.get_origin(value) is None:  # not an alias of a type, such as a Literal

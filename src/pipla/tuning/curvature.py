@@ -45,11 +45,8 @@ class LocalGeometry:
         data the likelihood is flat, and Newton's step would leave for good.
         """
         if self._theta_scale is None:
-            # Sizes alone count here: an x in which all elements share one place in memory.
-            one = jax.tree.map(
-                lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape[1:]),
-                self.particles,
-            )
+            # Sizes alone count here; slicing in JAX would compile a program.
+            one = jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), self.particles)
             everything = _trees.size(one)
             sizes = self.model.nonsmooth.coupled_sizes(self.theta, one)
             ratios = stiffness_ratios(self.model, self.theta, self.particles)
