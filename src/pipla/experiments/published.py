@@ -23,7 +23,8 @@ from pipla.models.likelihoods import Gaussian, Likelihood
 from pipla.models.model import Gradients, Model
 from pipla.problems import Deblurring
 from pipla.prox import TotalVariation, TVStrength
-from pipla.prox.base import Iterative, Scalar, Solution, Term
+from pipla.prox.base import Scalar, Solution
+from pipla.prox.combine import Wrapped
 
 # E3. #
 
@@ -51,7 +52,7 @@ def doubled(model: Model) -> Model:
 # E1. #
 
 
-class ScaledPoint(Iterative):
+class ScaledPoint(Wrapped):
     r"""A term whose proximal point in theta is multiplied by `scale` (E1).
 
     For large models the paper divides theta's gradient by the dimension $D$. Its code divides the
@@ -70,21 +71,10 @@ class ScaledPoint(Iterative):
         scale: $P$.
     """
 
-    term: Term
     scale: Array = eqx.field(converter=lambda value: jnp.asarray(value, jnp.result_type(float)))
 
     def __check_init__(self) -> None:
         _checks.positive("scale", self.scale)
-
-    @property
-    def uses_theta(self) -> bool:
-        """Whether the value of the wrapped term depends on theta."""
-        return self.term.uses_theta
-
-    @property
-    def finite(self) -> bool:
-        """Whether the value of the wrapped term is finite everywhere."""
-        return self.term.finite
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(theta, x)

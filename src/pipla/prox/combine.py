@@ -311,11 +311,6 @@ def separable_sum(*terms: Term) -> Sum:
     return Sum(tuple(flat))
 
 
-def coupled_sizes(term: Term, theta: PyTree, x: PyTree) -> PyTree:
-    """`term.coupled_sizes(theta, x)`."""
-    return term.coupled_sizes(theta, x)
-
-
 def _overlap(first: Path, second: Path) -> bool:
     shared = min(len(first), len(second))
     return first[:shared] == second[:shared]
