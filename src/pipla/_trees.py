@@ -192,3 +192,9 @@ def keys_of(address: Address | None) -> Path:
     if address is None:
         return ()
     return address if isinstance(address, tuple) else (address,)
+
+
+def overlap(first: Path, second: Path) -> bool:
+    """Whether one of two paths leads into the other, or both to the same part."""
+    shared = min(len(first), len(second))
+    return first[:shared] == second[:shared]

@@ -84,6 +84,14 @@ class Model(eqx.Module):
         self.nonsmooth = Zero() if nonsmooth is None else nonsmooth
         self.data = data
         self.metric = metric
+        own = self.smooth.sets_theta()
+        for path, _ in self.nonsmooth.reach():
+            if own is not None and path is not None and _trees.overlap(own, path):
+                raise ValueError(
+                    "theta: the likelihood's own part (its noise) and a part that the non-smooth "
+                    "term learns are the same. Make theta a dict and give each its part, for "
+                    'example Gaussian(..., theta="noise") and `.on(theta="strength")`.'
+                )
 
     def smooth_value(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
         """$g_1$ at one particle."""

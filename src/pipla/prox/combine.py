@@ -22,7 +22,7 @@ from pipla._checks import (
     show,
     structure,
 )
-from pipla._trees import Address, Path, keys_of, part, parts_of, put_part
+from pipla._trees import Address, Path, keys_of, overlap, part, parts_of, put_part
 from pipla.prox._arguments import (
     Hyperparameter,
     Number,
@@ -302,18 +302,13 @@ def separable_sum(*terms: Term) -> Sum:
     reach = [pair for term in flat for pair in term.reach()]
     for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):
         for first, second in itertools.combinations(paths, 2):
-            if first is not None and second is not None and _overlap(first, second):
+            if first is not None and second is not None and overlap(first, second):
                 raise ValueError(
                     f"two terms of a sum both act on {_describe(name, first, second)}, so their "
                     "joint prox is not the sum of the two. Put each on its own part with "
                     '`.on(theta="...", x="...")`, or move one term into `smooth`.'
                 )
     return Sum(tuple(flat))
-
-
-def _overlap(first: Path, second: Path) -> bool:
-    shared = min(len(first), len(second))
-    return first[:shared] == second[:shared]
 
 
 def _describe(name: str, first: Path, second: Path) -> str:

@@ -13,6 +13,7 @@ from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PyTree
 
 from pipla import _trees
+from pipla._trees import Path
 from pipla.operators.eigenbasis import Eigenbasis
 
 Scalar = Float[Array, ""]
@@ -57,6 +58,10 @@ class Likelihood(eqx.Module):
 
     def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
         """An eigenbasis of the Hessian in x, or of a matrix near it."""
+        return None
+
+    def sets_theta(self) -> Path | None:
+        """The path of the part of theta that is this likelihood's own, such as a noise level."""
         return None
 
     def rows(self, indices: Array) -> Likelihood | None:

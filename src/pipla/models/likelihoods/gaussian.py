@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
-from pipla._trees import Address
+from pipla._trees import Address, Path
 from pipla.models.likelihoods.base import Likelihood, Scalar
 from pipla.operators.eigenbasis import Eigenbasis
 from pipla.operators.linear import Operator
@@ -92,6 +92,9 @@ class Gaussian(Likelihood):
 
     def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
         return self.noise is None
+
+    def sets_theta(self) -> Path | None:
+        return None if self.noise is not None else _trees.keys_of(self.theta)
 
     def flow(self, theta: PyTree, x: Array, time: Array, noise: Array) -> Array | None:
         r"""With $a$ the eigenvalues of $H^\top H/\sigma^2$ and $F$ its basis, exactly
