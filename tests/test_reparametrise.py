@@ -11,6 +11,8 @@ from pipla import prox
 from pipla.engine.save import observe
 from pipla.testing import compilations
 
+pytestmark = pytest.mark.slow
+
 D = 4
 TV = prox.TVStrength()
 

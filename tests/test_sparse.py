@@ -14,6 +14,8 @@ import pipla
 from pipla._ffi import ffi
 from pipla.operators import Sparse
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(5)
 
 

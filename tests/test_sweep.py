@@ -15,6 +15,8 @@ import pipla
 from pipla.engine import driver
 from pipla.testing import compilations
 
+pytestmark = pytest.mark.slow
+
 D, N = 3, 4
 Y = np.array([0.5, -1.0, 2.0])
 START = np.random.default_rng(0).normal(size=(N, D))

@@ -7,6 +7,8 @@ import pytest
 
 from pipla import prox, testing
 
+pytestmark = pytest.mark.slow
+
 
 class FirmThreshold(prox.Fixed):
     r"""The minimax concave penalty $\sum_i w|x_i| - x_i^2/(2g)$, $w^2 g/2$ beyond $|x_i| = w g$.
