@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+pytestmark = pytest.mark.slow
+
 PATH = Path(__file__).parents[1] / "benchmarks" / "gibbs.py"
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import pipla
 from pipla.models.likelihoods import Logistic, Multinomial, Poisson
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(3)
 COUNT, SIZE, CLASSES = 40, 5, 3
 FEATURES = RNG.normal(size=(COUNT, SIZE)) * (RNG.uniform(size=(COUNT, SIZE)) < 0.7)

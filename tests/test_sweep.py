@@ -63,9 +63,9 @@ def test_a_grid_of_settings_and_seeds_is_one_program():
 
 
 def test_changing_the_numbers_compiles_nothing(grid):
-    others = [pipla.PIPGLA(step) for step in np.linspace(0.02, 0.1, 8)]
+    others, key = [pipla.PIPGLA(step) for step in np.linspace(0.02, 0.1, 8)], jax.random.key(9)
     with compilations() as compiled:
-        sweep(others, theta=0.1, particles=-START, num_steps=41, key=jax.random.key(9), burn_in=3)
+        sweep(others, theta=0.1, particles=-START, num_steps=41, key=key, burn_in=3)
     assert compiled == []
 
 

@@ -9,6 +9,8 @@ import pipla
 from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.tuning import TheoryWarning
 
+pytestmark = pytest.mark.slow
+
 KEY = jax.random.key(0)
 
 

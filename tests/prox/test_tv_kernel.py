@@ -9,6 +9,8 @@ from pipla import prox
 from pipla.prox import total_variation
 from pipla.prox._kernels import tv
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("numba")
 solve = jax.jit(lambda term, x, lam, warm: term.solve(None, x, 0.0, lam, warm))
 kinds = pytest.mark.parametrize("isotropic", [False, True])
