@@ -10,6 +10,7 @@ from pipla._threads import one_thread_per_device
 from pipla._version import __version__
 from pipla.algorithms import (
     IPLA,
+    IRPL,
     MYIPLA,
     MYPGD,
     MYULA,
@@ -34,6 +35,7 @@ from pipla.engine.run import resume, run
 from pipla.engine.save import Save
 from pipla.engine.storage import load
 from pipla.engine.sweep import SweepResult, sweep
+from pipla.fitting import Fit, fit
 from pipla.imaging.restoration import Restoration, restore
 from pipla.models import likelihoods
 from pipla.models.likelihoods import Gaussian as GaussianLikelihood
@@ -44,6 +46,7 @@ from pipla.tuning.rule import Recommended, recommended
 
 __all__ = [
     "IPLA",
+    "IRPL",
     "MYIPLA",
     "MYPGD",
     "MYULA",
@@ -59,6 +62,7 @@ __all__ = [
     "Adaptive",
     "Annealed",
     "ConvergenceWarning",
+    "Fit",
     "GaussianLikelihood",
     "MapEstimate",
     "MetropolisAdjusted",
@@ -72,6 +76,7 @@ __all__ = [
     "__version__",
     "blur",
     "enable_cache",
+    "fit",
     "hooks",
     "likelihoods",
     "load",

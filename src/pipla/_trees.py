@@ -46,6 +46,11 @@ def zeros_like(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
+def ones_per_leaf(tree: PyTree) -> PyTree:
+    """The number 1 for each leaf, in its dtype."""
+    return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), tree)
+
+
 def dot(first: PyTree, second: PyTree) -> Any:
     """The inner product over all leaves."""
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), first, second)))
@@ -114,6 +119,16 @@ def first(particles: PyTree) -> PyTree:
 def mean(particles: PyTree) -> PyTree:
     """The mean over the leading axis."""
     return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), particles)
+
+
+def leaf_names(name: str, tree: PyTree) -> list[str]:
+    """One name for every number in a tree: `theta['prior']`, `x[3]`."""
+    names = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        whole = name + jax.tree_util.keystr(path)
+        indices = np.ndindex(np.shape(leaf))
+        names += [f"{whole}[{', '.join(map(str, i))}]" if i else whole for i in indices]
+    return names
 
 
 def size(tree: PyTree) -> int:

@@ -19,6 +19,7 @@ from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.algorithms.metropolis import MetropolisAdjusted
 from pipla.algorithms.presets import (
     IPLA,
+    IRPL,
     MYIPLA,
     MYPGD,
     MYULA,
@@ -37,6 +38,7 @@ from pipla.algorithms.wrappers import Adaptive, Annealed, Wrapper, WrapperState
 
 __all__ = [
     "IPLA",
+    "IRPL",
     "MYIPLA",
     "MYPGD",
     "MYULA",

@@ -131,6 +131,16 @@ class Algorithm(eqx.Module, Generic[StateT]):
     def step(self, key: Key[Array, ""], state: StateT, model: Model) -> tuple[StateT, Info]:
         """One step. All its randomness comes from `key`."""
 
+    def coarse_step(
+        self, keys: tuple[Key[Array, ""], Key[Array, ""]], state: StateT, model: Model
+    ) -> tuple[StateT, Info]:
+        """One step whose noise is that of two half steps with these keys, as far as it can be.
+
+        The path of a step size and that of its half then stay close together, and their difference
+        shows the bias of the step (`pipla.extrapolate`). By default the noise of the first.
+        """
+        return self.step(keys[0], state, model)
+
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Raise an error if this algorithm cannot run from this start."""
 

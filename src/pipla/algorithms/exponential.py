@@ -1,31 +1,35 @@
-"""The exact flow of a Gaussian likelihood, then the prior by a (reflected) prox: RPL."""
+"""The flow of the likelihood, exact or of a Gaussian near it, then a (reflected) prox: RPL."""
 
 from __future__ import annotations
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla import _trees
 from pipla.algorithms.base import register
 from pipla.algorithms.forward_backward import mirror_images
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
+from pipla.algorithms.surrogate import Surrogate
 from pipla.models.model import Gradients, Model
 
 
 @register
 class ExponentialFlow(Langevin):
-    r"""The likelihood's own diffusion, solved exactly, and the prior by its prox.
+    r"""The likelihood's own diffusion, and the prior by its prox.
 
     With $h = \gamma \tau$, where $\tau$ is the prior's own unit of time ($e^{-2\theta}$ for a
     strength $e^\theta$),
 
-    $$ Y = \text{flow}_h(X_n) \quad (\texttt{Likelihood.flow}), \qquad
+    $$ Y = \text{flow}_h(X_n), \qquad
        M_{n+1} = \operatorname{prox}^{h/2}_{g_2}(Y), \qquad X_{n+1} = 2 M_{n+1} - Y. $$
 
-    Nothing is explicit, so no stiffness limits the step: $\gamma$ is a pure number, the same for
-    every image and every noise. The particles reported are the midpoints $M_{n+1}$, from which
-    theta is learned; the mirror images $X_{n+1}$ carry the dynamics. The bias is of order $\gamma$.
+    The flow is exact where the likelihood knows it (`Likelihood.flow`), and that of a Gaussian
+    near it elsewhere (`pipla.algorithms.surrogate`). So no stiffness limits the step: $\gamma$ is
+    a pure number, the same for every image and every noise. The particles reported are the
+    midpoints $M_{n+1}$, from which theta is learned; the mirror images $X_{n+1}$ carry the
+    dynamics. The bias is of order $\gamma$.
 
     Arguments:
         reflected: reflect at the proximal point; without it $X_{n+1} = \operatorname{prox}^h(Y)$,
@@ -36,12 +40,23 @@ class ExponentialFlow(Langevin):
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
         state = super().init(model, theta, particles)
+        if not _has_flow(model, theta, particles):
+            start = jnp.zeros((), jnp.int32)
+            surrogate = Surrogate.measured(model, theta, particles, start)
+            state = state._replace(surrogate=surrogate)
         return state._replace(reflected=particles) if self.reflected else state
 
     def scales(self, state: State, model: Model) -> Scales:
         """In x, also times the prior's unit of time."""
         scales = super().scales(state, model)
-        unit = model.nonsmooth.time_unit(state.theta, _trees.first(state.particles))
+        if state.surrogate is not None:
+            unit = state.surrogate.scale(model, state.theta, state.particles)
+        else:
+            one = _trees.first(state.particles)
+            unit = jax.tree.map(
+                lambda own: jnp.where(jnp.isfinite(own), own, _typical(model, state.theta, one)),
+                model.nonsmooth.time_unit(state.theta, one),
+            )
         return scales._replace(particles=_trees.multiply(scales.particles, unit))
 
     def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
@@ -49,26 +64,16 @@ class ExponentialFlow(Langevin):
         theta = state.theta
         start = state.reflected if self.reflected else state.particles
         time = _trees.scale(self.gamma, scales.particles)
-
-        def one(i: Array, particles: Array) -> Array:
-            x, push = (
-                jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False)
-                for leaf in (particles, noise.particles)
-            )
-            after = model.smooth.flow(theta, x, time, push)
-            if after is None:
-                raise TypeError(
-                    "RPL needs a smooth part whose flow is known exactly: "
-                    "pipla.GaussianLikelihood with an operator that has an eigenbasis. For other "
-                    "models use pipla.SKROCK or pipla.MYIPLA."
-                )
-            return jax.lax.dynamic_update_index_in_dim(particles, after, i, axis=0)
-
-        # One after the other: a Fourier transform fills a core, and works in its cache.
-        free = jax.lax.fori_loop(0, _trees.num_particles(start), one, start)
+        gradients = Gradients(*_trees.zeros_like((theta, start)))
+        surrogate = state.surrogate
+        if surrogate is None:
+            free = _exact_flow(model, theta, start, time, noise)
+        else:
+            gradients = model.gradients(theta, start)
+            free = surrogate.flow(start, gradients.particles, time, noise.particles)
+            surrogate = surrogate.refreshed(model, theta, state.particles)
         smoothing = 0.5 * self.gamma if self.reflected else self.gamma
         point = self.prox(theta, free, smoothing, scales, state.warm, model)
-        gradients = Gradients(*_trees.zeros_like((theta, point.x)))
         if self.theta_update == "gradient":
             gradients = self.gradients(state._replace(particles=point.x), model)
         return Move(
@@ -78,4 +83,31 @@ class ExponentialFlow(Langevin):
             gradients=gradients,
             gap=point.gap,
             reflected=mirror_images(theta, free, point.x, model) if self.reflected else None,
+            surrogate=surrogate,
         )
+
+
+def _has_flow(model: Model, theta: PyTree, particles: PyTree) -> bool:
+    """Whether the likelihood knows its own flow."""
+    x = _trees.first(particles)
+    return jax.eval_shape(model.smooth.flow, theta, x, _trees.ones_per_leaf(x), x) is not None
+
+
+def _typical(model: Model, theta: PyTree, x: PyTree) -> Array:
+    """The inverse of the likelihood's mean curvature, for a prior without a length of its own."""
+    basis = model.smooth.surrogate(theta, x)
+    return jnp.ones(()) if basis is None else 1 / jnp.mean(basis.eigenvalues)
+
+
+def _exact_flow(model: Model, theta: PyTree, start: PyTree, time: PyTree, noise: Noise) -> PyTree:
+    """One particle after the other: a Fourier transform fills a core, and works in its cache."""
+
+    def one(i: Array, particles: Array) -> Array:
+        x, push = (
+            jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False)
+            for leaf in (particles, noise.particles)
+        )
+        after = model.smooth.flow(theta, x, time, push)
+        return jax.lax.dynamic_update_index_in_dim(particles, after, i, axis=0)
+
+    return jax.lax.fori_loop(0, _trees.num_particles(start), one, start)

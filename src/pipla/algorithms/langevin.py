@@ -20,13 +20,16 @@ from jaxtyping import Array, Float, Key, PyTree
 from pipla import _checks, _trees
 from pipla.algorithms._normals import normals_like, particle_normals
 from pipla.algorithms.base import Algorithm, Geometry, Info, Number, given, number, theta_scale
+from pipla.algorithms.interwoven import Curvature, interweave
 from pipla.models.model import Gradients, Model
 from pipla.prox.base import Solution
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
 
-ThetaUpdate = Literal["prox", "gradient", "closed-form", "frozen"]
+#: The key of a step, or those of two half steps whose noise it takes together.
+Keys = tuple[Key[Array, ""], ...]
+ThetaUpdate = Literal["prox", "gradient", "closed-form", "interwoven", "frozen"]
 
 
 class State(NamedTuple):
@@ -37,6 +40,8 @@ class State(NamedTuple):
     warm: PyTree  # warm starts of an iterative prox, one per particle
     optimizer: PyTree  # the state of `theta_optimizer`
     reflected: PyTree = None  # the mirror images that carry the dynamics of a reflected flow
+    surrogate: PyTree = None  # the Gaussian that a flow has in the place of the likelihood
+    curvature: PyTree = None  # what an interwoven theta knows of its potential
 
 
 class Scales(NamedTuple):
@@ -62,6 +67,7 @@ class Move(NamedTuple):
     gradients: Gradients
     gap: Float[Array, ""]
     reflected: PyTree = None
+    surrogate: PyTree = None
 
 
 class Langevin(Algorithm[State]):
@@ -75,7 +81,8 @@ class Langevin(Algorithm[State]):
         theta_update: `"prox"` moves theta by the joint prox; `"gradient"` by the gradient of the
             whole potential, with the prox over x only (hybrid); `"closed-form"` to the best theta
             for the present particles, without step size or noise, where terms and likelihood
-            have one; `"frozen"` not at all (a sampler).
+            have one; `"interwoven"` there, and then by a Newton step in non-centred coordinates,
+            the particles moving along; `"frozen"` not at all (a sampler).
         theta_noise: whether theta gets noise of its own.
         theta_optimizer: an optax transformation that turns the scheme's displacement of theta,
             $(\\theta - \\theta_+)/\\gamma$, into its step; `optax.sgd(step_size)` changes nothing.
@@ -112,7 +119,8 @@ class Langevin(Algorithm[State]):
         if self.theta_optimizer is not None and (self.theta_noise or not self.theta_drifts):
             raise ValueError(
                 "theta_optimizer drives a theta without noise: use MYPGD, PGD, PPGD or SOUL, or "
-                "PIPGLA with theta_noise=False, and not theta_update='frozen' or 'closed-form'."
+                "PIPGLA with theta_noise=False, and not theta_update='frozen', "
+                "'closed-form' or 'interwoven'."
             )
 
     @abc.abstractmethod
@@ -121,17 +129,33 @@ class Langevin(Algorithm[State]):
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> State:
         optimizer = first_state(self.theta_optimizer, theta)
-        return State(theta, particles, model.warm_start(theta, particles), optimizer)
+        state = State(theta, particles, model.warm_start(theta, particles), optimizer)
+        if self.theta_update == "interwoven":
+            state = state._replace(curvature=Curvature.unknown(theta))
+        return state
 
     def step(self, key: Key[Array, ""], state: State, model: Model) -> tuple[State, Info]:
+        return self._step((key,), state, model)
+
+    def coarse_step(
+        self, keys: tuple[Key[Array, ""], Key[Array, ""]], state: State, model: Model
+    ) -> tuple[State, Info]:
+        return self._step(keys, state, model)
+
+    def _step(self, keys: Keys, state: State, model: Model) -> tuple[State, Info]:
         if self.num_moves > 1:
-            move = self._several_moves(key, state, model)
+            move = self._several_moves(keys, state, model)
         else:
             scales = self.scales(state, model)
-            move = self.move(state, self._noise(key, state, scales), scales, model)
-        theta, optimizer = self._theta_after(state, move, model)
+            move = self.move(state, self._noise(keys, state, scales), scales, model)
         info = Info(move.gradients.theta, move.gradients.particles, move.gap)
-        return State(theta, move.particles, move.warm, optimizer, move.reflected), info
+        after = state._replace(
+            particles=move.particles,
+            warm=move.warm,
+            reflected=move.reflected,
+            surrogate=move.surrogate,
+        )
+        return self._learn(after, move.theta, model), info
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
         count = _trees.num_particles(particles)
@@ -261,7 +285,14 @@ class Langevin(Algorithm[State]):
     def _lacks_smoothing(self) -> bool:
         return False
 
-    def _noise(self, key: Key[Array, ""], state: State, scales: Scales) -> Noise:
+    def _noise(self, keys: Keys, state: State, scales: Scales) -> Noise:
+        """The noise of this key, or of two added up and scaled to the same variance."""
+        draws = [self._one_noise(key, state, scales) for key in keys]
+        if len(draws) == 1:
+            return draws[0]
+        return jax.tree.map(lambda *each: sum(each) / len(each) ** 0.5, *draws)
+
+    def _one_noise(self, key: Key[Array, ""], state: State, scales: Scales) -> Noise:
         theta_key, particle_key = jax.random.split(key)
         for_particles = jax.tree.map(
             lambda xi, m: jnp.sqrt(2 * self.gamma * m) * xi,
@@ -278,34 +309,54 @@ class Langevin(Algorithm[State]):
         )
         return Noise(for_theta, for_particles)
 
-    def _several_moves(self, key: Key[Array, ""], state: State, model: Model) -> Move:
+    def _several_moves(self, keys: Keys, state: State, model: Model) -> Move:
         """`num_moves` moves of the particles at a fixed theta; theta's target is their mean."""
 
-        def body(state: State, key: Key[Array, ""]) -> tuple[State, Any]:
+        def body(state: State, keys: Keys) -> tuple[State, Any]:
             scales = self.scales(state, model)
-            move = self.move(state, self._noise(key, state, scales), scales, model)
+            move = self.move(state, self._noise(keys, state, scales), scales, model)
             after = state._replace(
-                particles=move.particles, warm=move.warm, reflected=move.reflected
+                particles=move.particles,
+                warm=move.warm,
+                reflected=move.reflected,
+                surrogate=move.surrogate,
             )
             return after, (move.theta, move.gradients.theta, move.gap)
 
-        keys = jax.random.split(key, self.num_moves)
-        after, (thetas, gradients, gaps) = jax.lax.scan(body, state, keys)
+        each = tuple(jax.random.split(key, self.num_moves) for key in keys)
+        after, (thetas, gradients, gaps) = jax.lax.scan(body, state, each)
         # The particles' gradients are not kept: nobody needs them between theta steps.
         mean = Gradients(_trees.mean(gradients), _trees.zeros_like(after.particles))
         return Move(
-            _trees.mean(thetas), after.particles, after.warm, mean, jnp.max(gaps), after.reflected
+            _trees.mean(thetas),
+            after.particles,
+            after.warm,
+            mean,
+            jnp.max(gaps),
+            after.reflected,
+            after.surrogate,
         )
 
-    def _theta_after(self, state: State, move: Move, model: Model) -> tuple[PyTree, PyTree]:
-        if self.theta_update == "closed-form":
-            return model.closed_form(state.theta, move.particles), None
+    def _learn(self, state: State, target: PyTree, model: Model) -> State:
+        """The state with theta after its move, for which the scheme proposes `target`."""
         if self.theta_update == "frozen":
-            return state.theta, None
+            return state
+        if self.theta_update == "closed-form":
+            return state._replace(theta=model.closed_form(state.theta, state.particles))
+        if self.theta_update == "interwoven":
+            theta, particles, images, curvature = interweave(
+                model, state.theta, state.particles, state.reflected, state.curvature
+            )
+            return state._replace(
+                theta=theta, particles=particles, reflected=images, curvature=curvature
+            )
         if self.theta_optimizer is None:
-            return move.theta, None
-        gradient = jax.tree.map(lambda t, new: (t - new) / self.gamma, state.theta, move.theta)
-        return optimizer_step(self.theta_optimizer, gradient, state.optimizer, state.theta)
+            return state._replace(theta=target)
+        gradient = jax.tree.map(lambda t, new: (t - new) / self.gamma, state.theta, target)
+        theta, optimizer = optimizer_step(
+            self.theta_optimizer, gradient, state.optimizer, state.theta
+        )
+        return state._replace(theta=theta, optimizer=optimizer)
 
 
 # Theta driven by an optax transformation. Importing pipla does not import optax: its users do. #

@@ -58,7 +58,8 @@ def map_estimate(
     dtype = _trees.dtype(x)
     exact = jax.eval_shape(model.smooth.resolvent, theta, x, jnp.ones((), dtype)) is not None
     if step_size is None:
-        steps = jax.tree.map(lambda u: 0.3 * u, model.nonsmooth.time_unit(theta, x))
+        units = model.nonsmooth.time_unit(theta, x)
+        steps = jax.tree.map(lambda u: 0.3 * jnp.where(jnp.isfinite(u), u, 1.0), units)
         if not exact:
             steepest = stiffness(model, theta, x)
             if not bool(jnp.isfinite(steepest)):

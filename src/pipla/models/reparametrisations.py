@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla._checks import require_scalar
-from pipla._trees import part, put_part
+from pipla._trees import ones_per_leaf, part, put_part
 from pipla.prox.combine import On
 
 
@@ -37,6 +37,13 @@ class Bijector(eqx.Module):
         With it the stiffness that a step meets is that of x, and does not grow with theta.
         """
 
+    def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
+        """For each leaf of theta, the longest step that is safe wherever it starts.
+
+        Leaves that are not of this bijector keep what `otherwise` has for them.
+        """
+        return otherwise
+
 
 class _Exact(Bijector):
     """Bijectors whose Jacobian cancels against the normaliser of the prior: no remainder."""
@@ -56,6 +63,10 @@ class Shift(_Exact):
 
     def metric(self, theta: Array, z: Array) -> Array:
         return jnp.ones((), z.dtype)
+
+    def longest_move(self, theta: Array, otherwise: Array) -> Array:
+        """Any: the potential is convex in a location, or nearly so."""
+        return jnp.full_like(theta, jnp.inf)
 
 
 class ExpScale(Bijector):
@@ -82,6 +93,10 @@ class ExpScale(Bijector):
     def metric(self, theta: Array, z: Array) -> Array:
         return jnp.exp(2 * self.rate.astype(z.dtype) * theta)
 
+    def longest_move(self, theta: Array, otherwise: Array) -> Array:
+        """A factor e of the scale."""
+        return jnp.full_like(theta, 1 / jnp.abs(self.rate.astype(theta.dtype)))
+
 
 class Scale(_Exact):
     r"""$x = \theta z$ with $|z_i| \le 1$: the uniform density on $[-\theta, \theta]$."""
@@ -95,6 +110,10 @@ class Scale(_Exact):
     def metric(self, theta: Array, z: Array) -> Array:
         # Near theta = 0 the data say nothing about z; without the floor its steps would diverge.
         return 1 / jnp.maximum(theta**2, 0.01)
+
+    def longest_move(self, theta: Array, otherwise: Array) -> Array:
+        """Half of the width."""
+        return 0.5 * jnp.abs(theta)
 
 
 class Offset(Bijector):
@@ -117,6 +136,9 @@ class Offset(Bijector):
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
         return self.inner.metric(theta, z)
+
+    def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
+        return self.inner.longest_move(theta, otherwise)
 
 
 class At(Bijector):
@@ -141,7 +163,11 @@ class At(Bijector):
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
         inner = self.inner.metric(self._theta(theta), part("x", z, self.address.x))
-        return put_part(_ones(z), self.address.x, inner)
+        return put_part(ones_per_leaf(z), self.address.x, inner)
+
+    def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
+        inner = self.inner.longest_move(self._theta(theta), self._theta(otherwise))
+        return put_part(otherwise, self.address.theta, inner)
 
 
 class Chain(Bijector):
@@ -163,6 +189,11 @@ class Chain(Bijector):
         each = (each.metric(theta, z) for each in self.bijectors)
         return functools.reduce(lambda a, b: jax.tree.map(jnp.multiply, a, b), each)
 
+    def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
+        for each in self.bijectors:
+            otherwise = each.longest_move(theta, otherwise)
+        return otherwise
+
 
 class Identity(_Exact):
     """$x = z$, for terms that do not depend on theta."""
@@ -174,8 +205,4 @@ class Identity(_Exact):
         return x
 
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
-        return _ones(z)
-
-
-def _ones(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), tree)
+        return ones_per_leaf(z)

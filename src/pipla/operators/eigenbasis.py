@@ -135,3 +135,10 @@ def along(matrices: tuple[Array, ...], x: Array, axes: tuple[int, ...]) -> Array
     for matrix, axis in zip(matrices, axes, strict=True):
         x = jnp.moveaxis(jnp.tensordot(matrix.astype(x.dtype), x, axes=(1, axis)), 0, axis)
     return x
+
+
+def mean_decay(exponent: Array) -> Array:
+    """$(1 - e^{-z})/z$: the mean of the decay from 1 to $e^{-z}$; 1 at z = 0."""
+    small = exponent < 1e-3
+    safe = jnp.where(small, 1.0, exponent)
+    return jnp.where(small, 1 - exponent / 2, -jnp.expm1(-safe) / safe)

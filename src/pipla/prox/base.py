@@ -139,6 +139,14 @@ class Term(eqx.Module):
         point = self.prox(theta, x, lam_theta, lam_x)
         return _displacement(theta, point[0], each_theta), _displacement(x, point[1], each_x)
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether `closed_form` is known: always, if the term does not use theta.
+
+        A subclass may write `has_closed_form = True` in its body.
+        """
+        return not self.uses_theta
+
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         r"""The theta that minimises the mean of $g_2(\cdot, X^i)$ over the particles.
 
@@ -154,9 +162,9 @@ class Term(eqx.Module):
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of x, the squared length scale of this term: the time of diffusion over it.
 
-        1 for terms without a length scale.
+        Infinite for terms without a length scale.
         """
-        return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), numbers("x", x))
+        return jax.tree.map(lambda leaf: jnp.full((), jnp.inf, leaf.dtype), numbers("x", x))
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         """The smoothing beyond which the joint prox leaves theta's own basin.
@@ -169,6 +177,13 @@ class Term(eqx.Module):
     def objections(self) -> list[str]:
         """Why theta should not be learned with this term as it is; none for most terms."""
         return []
+
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        """What theta means, by name: a scale, a strength, a location. Each grows or falls with it.
+
+        Names of parts are in front: `"prior: scale"`.
+        """
+        return {}
 
     def reach(self) -> list[tuple[Path | None, Path]]:
         """Where the term acts: pairs of a path in theta (`None`: nowhere) and a path in x.

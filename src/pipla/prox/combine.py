@@ -53,8 +53,16 @@ class Wrapped(Iterative):
         """Whether the wrapped term is."""
         return self.term.finite
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the wrapped term has."""
+        return self.term.has_closed_form
+
     def reach(self) -> list[tuple[Path | None, Path]]:
         return self.term.reach()
+
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        return self.term.parameters(theta)
 
     def objections(self) -> list[str]:
         return self.term.objections()
@@ -205,6 +213,11 @@ class On(Wrapped):
             for theta, x in self.term.reach()
         ]
 
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        inner = self.term.parameters(part("theta", theta, self.theta))
+        prefix = ".".join(map(str, keys_of(self.theta)))
+        return {f"{prefix}: {name}" if prefix else name: value for name, value in inner.items()}
+
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         own = part("theta", theta, self.theta)
         best = self.term.closed_form(own, part("x", particles, self.x))
@@ -240,6 +253,11 @@ class Sum(Iterative):
         """Whether all of the terms are."""
         return all(term.finite for term in self.terms)
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether all of the terms have one."""
+        return all(term.has_closed_form for term in self.terms)
+
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
 
@@ -264,6 +282,9 @@ class Sum(Iterative):
     def reach(self) -> list[tuple[Path | None, Path]]:
         return [pair for term in self.terms for pair in term.reach()]
 
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        return {name: v for term in self.terms for name, v in term.parameters(theta).items()}
+
     def objections(self) -> list[str]:
         return [sentence for term in self.terms for sentence in term.objections()]
 
@@ -277,11 +298,9 @@ class Sum(Iterative):
         return theta
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
-        # The parts are disjoint: at each leaf all factors but one are 1.
-        unit = super().time_unit(theta, x)
-        for term in self.terms:
-            unit = jax.tree.map(jnp.multiply, unit, term.time_unit(theta, x))
-        return unit
+        # The parts are disjoint: at each leaf all units but one are infinite.
+        each = (term.time_unit(theta, x) for term in self.terms)
+        return functools.reduce(lambda a, b: jax.tree.map(jnp.minimum, a, b), each)
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         each = [term.largest_smoothing(theta, x) for term in self.terms]

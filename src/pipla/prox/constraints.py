@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
-from pipla.prox._arguments import Hyperparameter, check_ordered, check_positive, hyperparameter
+from pipla.prox._arguments import (
+    Hyperparameter,
+    check_ordered,
+    check_positive,
+    hyperparameter,
+    require_floating,
+)
 from pipla.prox.base import Fixed, Scalar
 
 
@@ -36,6 +42,11 @@ class Box(Fixed):
     def shrink(self, x: Array, lam: Scalar) -> Array:
         lower, upper = self._bounds(x)
         return jnp.minimum(jnp.maximum(x, lower), upper)
+
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        """The variance of a uniform law between the nearest two bounds, a twelfth of the square."""
+        lower, upper = self._bounds(require_floating("x", x, self))
+        return jnp.min(upper - lower) ** 2 / 12
 
     def _bounds(self, x: Array) -> tuple[Array, Array]:
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
@@ -105,6 +116,11 @@ class Simplex(Fixed):
         start = jnp.maximum((jnp.sum(below) - total) / x.size, -total)
         level, _ = jax.lax.while_loop(climbing, climb, (start, jnp.full_like(start, -jnp.inf)))
         return jnp.maximum(below - level, 0)
+
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        """The square of an element's mean, its variance under the uniform law on the simplex."""
+        x = require_floating("x", x, self)
+        return (self.total.astype(x.dtype) / x.size) ** 2
 
 
 def _indicator(inside: Array, x: Array) -> Scalar:

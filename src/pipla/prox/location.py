@@ -16,6 +16,7 @@ from pipla.prox._arguments import (
     hyperparameter,
     operands,
     require_floating,
+    require_particles,
     require_smoothings,
 )
 from pipla.prox._roots.newton import add_up, clipped_root
@@ -51,6 +52,7 @@ class LaplaceLocation(ClosedForm):
     """
 
     finite: ClassVar[bool] = True
+    has_closed_form: ClassVar[bool] = True
 
     scale: Hyperparameter = hyperparameter(default=1.0)
     approximation: str | None = eqx.field(static=True, default=None)
@@ -64,6 +66,13 @@ class LaplaceLocation(ClosedForm):
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
         return jnp.sum(jnp.abs(x - theta)) / self.scale.astype(x.dtype)
+
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"location": theta}
+
+    def closed_form(self, theta: Array, particles: Array) -> Array:
+        """The median of all elements of all particles."""
+        return jnp.median(require_particles(particles, self))
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The squared scale $b^2$."""
@@ -100,6 +109,7 @@ class GaussianLocation(ClosedForm):
     """
 
     finite: ClassVar[bool] = True
+    has_closed_form: ClassVar[bool] = True
 
     scale: Hyperparameter = hyperparameter(default=1.0)
 
@@ -109,6 +119,13 @@ class GaussianLocation(ClosedForm):
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
         return jnp.sum((x - theta) ** 2) / (2 * self.scale.astype(x.dtype) ** 2)
+
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"location": theta}
+
+    def closed_form(self, theta: Array, particles: Array) -> Array:
+        """The mean of all elements of all particles."""
+        return jnp.mean(require_particles(particles, self))
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The variance $s^2$."""

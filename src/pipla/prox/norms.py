@@ -8,6 +8,7 @@ from new ones; its prox, and the learned strength of `pipla.prox.strength`, then
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -103,6 +104,12 @@ class GroupLasso(SoftThreshold):
 
         return norms, rebuild
 
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        r"""$w^{-2}(k + 1)/2$ for groups of k: half the variance of an element under the prior."""
+        unit = super().time_unit(theta, x)
+        size = math.prod(x.shape[axis] for axis in self._axes(x))
+        return unit * (size + 1) / 2
+
     def _axes(self, x: Array) -> tuple[int, ...]:
         return normal_axes("axis", self.axis if isinstance(self.axis, tuple) else (self.axis,), x)
 
@@ -121,6 +128,10 @@ class NuclearNorm(SoftThreshold):
     def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
         left, amplitudes, right = jnp.linalg.svd(_matrix(x), full_matrices=False)
         return amplitudes, lambda shrunk: (left * shrunk[..., None, :]) @ right
+
+    def time_unit(self, theta: PyTree, x: Array) -> Array:
+        r"""$w^{-2} \max(n, m)$ for matrices of n × m: they repel singular values from 0."""
+        return super().time_unit(theta, x) * max(_matrix(x).shape[-2:])
 
 
 class SquaredL2(Fixed):
@@ -166,10 +177,9 @@ class ElasticNet(Fixed):
         return soft(x, lam * l1) / (1 + lam * l2)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
-        r"""The squared length scale $(w_1^2 + w_2)^{-1}$; 1 where both weights are 0."""
+        r"""The squared length scale $(w_1^2 + w_2)^{-1}$; infinite where both weights are 0."""
         x = require_floating("x", x, self)
-        rate = self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype)
-        return 1 / jnp.where(rate > 0, rate, 1)
+        return 1 / (self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype))
 
 
 def euclidean(x: Array, axis: int | tuple[int, ...]) -> Array:

@@ -112,6 +112,11 @@ class Strength(Iterative):
         value = jnp.exp(jnp.where(total > 0, exponent, 0)) * total
         return value - self._degrees(x) * exponent if self.normalised else value
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Only with its normaliser: without it nothing keeps the strength from 0."""
+        return self.normalised
+
     def closed_form(self, theta: Array, particles: Array) -> Array:
         r"""The minimiser has $w = d / \overline{R(X)}$: $\theta = \log(d/\overline{R(X)})/r$."""
         if not self.normalised:
@@ -128,6 +133,9 @@ class Strength(Iterative):
     def largest_smoothing(self, theta: Array, x: Array) -> Scalar:
         r"""The limit $.05\, w^{-2}$ (E12)."""
         return 0.05 * self.time_unit(theta, x)
+
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"strength": jnp.exp(self.rate * theta)}
 
     def warm_start(self, theta: Array, x: Array) -> PyTree:
         return self.regulariser.warm_start(None, x)
@@ -244,6 +252,9 @@ class LaplaceScale(Strength):
     def __init__(self, *, approximation: str | None = None) -> None:
         choice("approximation", approximation, (None, "published"))
         super().__init__(L1(), rate=-2.0, substitute=_published_scale if approximation else None)
+
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"scale": jnp.exp(2 * jnp.asarray(theta))}
 
 
 class NuclearStrength(Strength):

@@ -59,6 +59,14 @@ class UniformBox(ClosedForm):
         inside = (theta > 0) & jnp.all(jnp.abs(x) <= theta)
         return jnp.where(inside, x.size * jnp.log(2 * jnp.where(theta > 0, theta, 1)), jnp.inf)
 
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"half-width": theta}
+
+    def time_unit(self, theta: Array, x: Array) -> Array:
+        r"""The variance $\theta^2/3$."""
+        theta, x = operands(self, theta, x)
+        return theta**2 / 3
+
     def prox(
         self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
     ) -> tuple[Array, Array]:
@@ -102,6 +110,14 @@ class UniformLogBox(ClosedForm):
         theta, x = operands(self, theta, x)
         inside = jnp.all(jnp.abs(x) <= jnp.exp(theta))
         return jnp.where(inside, x.size * (theta + jnp.log(jnp.asarray(2, x.dtype))), jnp.inf)
+
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"half-width": jnp.exp(theta)}
+
+    def time_unit(self, theta: Array, x: Array) -> Array:
+        r"""The variance $e^{2\eta}/3$."""
+        theta, x = operands(self, theta, x)
+        return jnp.exp(2 * theta) / 3
 
     def prox(
         self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar

@@ -53,9 +53,19 @@ class Annealed(Wrapper[AnnealedState]):
     def step(
         self, key: Key[Array, ""], state: AnnealedState, model: Model
     ) -> tuple[AnnealedState, Info]:
-        factor = fraction(state.steps, self.first, jnp.ones_like(self.first), self.change_after)
-        inner, info = self.scheme.rescaled(factor).step(key, state.inner, model)
+        inner, info = self._now(state).step(key, state.inner, model)
         return AnnealedState(inner, state.steps + 1), info
+
+    def coarse_step(
+        self, keys: tuple[Key[Array, ""], Key[Array, ""]], state: AnnealedState, model: Model
+    ) -> tuple[AnnealedState, Info]:
+        inner, info = self._now(state).coarse_step(keys, state.inner, model)
+        return AnnealedState(inner, state.steps + 1), info
+
+    def _now(self, state: AnnealedState) -> Algorithm:
+        """The algorithm with the step size of this step."""
+        factor = fraction(state.steps, self.first, jnp.ones_like(self.first), self.change_after)
+        return self.scheme.rescaled(factor)
 
     def rescaled(self, factor: Number) -> Self:
         return self.around(self.scheme.rescaled(factor))

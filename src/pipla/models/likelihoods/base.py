@@ -64,6 +64,10 @@ class Likelihood(eqx.Module):
         """The path of the part of theta that is this likelihood's own, such as a noise level."""
         return None
 
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        """What its own part of theta means, by name: a noise level. See `Term.parameters`."""
+        return {}
+
     def rows(self, indices: Array) -> Likelihood | None:
         """The likelihood of these observations alone; the indices may be traced."""
         return None

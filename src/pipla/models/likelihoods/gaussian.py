@@ -13,7 +13,7 @@ from jaxtyping import Array, PyTree
 from pipla import _checks, _trees
 from pipla._trees import Address, Path
 from pipla.models.likelihoods.base import Likelihood, Scalar
-from pipla.operators.eigenbasis import Eigenbasis
+from pipla.operators.eigenbasis import Eigenbasis, mean_decay
 from pipla.operators.linear import Operator
 
 
@@ -96,6 +96,12 @@ class Gaussian(Likelihood):
     def sets_theta(self) -> Path | None:
         return None if self.noise is not None else _trees.keys_of(self.theta)
 
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        if self.noise is not None:
+            return {}
+        prefix = ".".join(map(str, _trees.keys_of(self.theta)))
+        return {f"{prefix}: noise sd" if prefix else "noise sd": self.std(theta)}
+
     def flow(self, theta: PyTree, x: Array, time: Array, noise: Array) -> Array | None:
         r"""With $a$ the eigenvalues of $H^\top H/\sigma^2$ and $F$ its basis, exactly
 
@@ -109,8 +115,8 @@ class Gaussian(Likelihood):
         basis, weight = self.basis, time / self._unit(theta).astype(x.dtype) ** 2
         exponent = weight * basis.eigenvalues.astype(x.dtype)
         kept = basis.times(jnp.exp(-exponent), basis.forward(x))
-        noisy = basis.times(jnp.sqrt(_mean_decay(2 * exponent)), basis.white(noise))
-        pulled = basis.times(weight * _mean_decay(exponent), self.backprojected.astype(kept.dtype))
+        noisy = basis.times(jnp.sqrt(mean_decay(2 * exponent)), basis.white(noise))
+        pulled = basis.times(weight * mean_decay(exponent), self.backprojected.astype(kept.dtype))
         return basis.inverse(kept + noisy + pulled)
 
     def resolvent(self, theta: PyTree, x: Array, lam: Array) -> Array | None:
@@ -138,8 +144,11 @@ class Gaussian(Likelihood):
         return _trees.put_part(theta, self.theta, log_noise)
 
     def surrogate(self, theta: PyTree, x: Array) -> Eigenbasis | None:
-        """The basis of $H^\\top H$: exact up to the factor $1/\\sigma^2$."""
-        return self.basis
+        """The basis of $H^\\top H/\\sigma^2$, which is exact."""
+        if self.basis is None:
+            return None
+        eigenvalues = self.basis.eigenvalues / self._unit(theta) ** 2
+        return eqx.tree_at(lambda basis: basis.eigenvalues, self.basis, eigenvalues)
 
     def _unit(self, theta: PyTree) -> Array:
         """The standard deviation of the observations as they are stored."""
@@ -181,10 +190,3 @@ def _whitened(operator: Operator, observations: Array, noise: Array) -> tuple[Op
             "operators.Mask(1 / noise) @ operator and noise=1; such a model has no exact flow."
         )
     return divided, observations / noise
-
-
-def _mean_decay(exponent: Array) -> Array:
-    """$(1 - e^{-z})/z$: the mean of the decay from 1 to $e^{-z}$; 1 at z = 0."""
-    small = exponent < 1e-3
-    safe = jnp.where(small, 1.0, exponent)
-    return jnp.where(small, 1 - exponent / 2, -jnp.expm1(-safe) / safe)

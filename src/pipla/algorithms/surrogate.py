@@ -1,0 +1,133 @@
+r"""A Gaussian in the place of the likelihood, for which the flow is known exactly.
+
+With $A$ near the Hessian of $g_1$, the diffusion
+$\mathrm{d}X = -(\nabla g_1(X_0) + A(X - X_0))\,\mathrm{d}t + \sqrt2\,\mathrm{d}W$ is linear, and
+
+$$ X_h = X_0 - \frac{1 - e^{-Ah}}{A} \nabla g_1(X_0) + \sqrt{\frac{1 - e^{-2Ah}}{A}}\; \xi. $$
+
+For a Gaussian likelihood it is the exact flow. For others, stiffness and correlation of the data
+no longer limit the step: only what $A$ misses does.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
+
+from pipla import _trees
+from pipla.models.model import Model, hessian, x_block
+from pipla.operators.eigenbasis import mean_decay
+
+#: The most elements of x for which the Hessian is a matrix: beyond, its eigenvectors take seconds.
+LARGEST_MATRIX = 1000
+#: The most particles over which the Hessian is averaged.
+MOST_PARTICLES = 8
+#: The Hessian is taken anew after this many steps, and after 2, 4, 8, … times as many.
+REFRESH_AFTER = 20
+#: Without a matrix, the step is at most this part of the shortest time of the likelihood.
+EXPLICIT_STEP = 0.1
+
+
+class Surrogate(eqx.Module):
+    r"""$A = M^{-1/2} Q\,\mathrm{diag}(a)\,Q^\top M^{-1/2}$ for a metric $M$ of one number per leaf.
+
+    The metric is the squared length scale of the prior, or where it has none that of the
+    likelihood. Time is counted in these units: a step $\gamma$ is $\gamma M$ in x.
+    """
+
+    units: PyTree  # M
+    eigenvalues: Float[Array, " d"] | Float[Array, ""]
+    rotation: Float[Array, "d d"] | None  # Q; `None` for a multiple of the identity
+    steps: Int[Array, ""]
+
+    @classmethod
+    def measured(
+        cls, model: Model, theta: PyTree, particles: PyTree, steps: Int[Array, ""]
+    ) -> Surrogate:
+        """The mean Hessian over a few particles."""
+        few = jax.tree.map(lambda leaf: leaf[:MOST_PARTICLES], particles)
+        one = _trees.first(particles)
+        units = model.nonsmooth.time_unit(theta, one)
+        if _trees.size(one) > LARGEST_MATRIX:
+            return cls._bounded(model, theta, few, units, steps)
+        flat, unravel = ravel_pytree(one)
+        identity = jnp.eye(flat.size, dtype=flat.dtype)
+
+        def matrix(x: PyTree) -> Array:
+            times = x_block(hessian(model, theta, x), theta, _trees.ones_per_leaf(one))
+            return jax.vmap(lambda row: ravel_pytree(times(unravel(row)))[0])(identity)
+
+        mean = jnp.mean(jax.lax.map(matrix, few), axis=0)
+        units = jax.tree.map(
+            lambda unit, curvature: jnp.where(
+                jnp.isfinite(unit), unit, 1 / jnp.where(curvature > 0, curvature, 1.0)
+            ),
+            units,
+            jax.tree.map(jnp.mean, unravel(jnp.abs(jnp.diagonal(mean)))),
+        )
+        root = _flat_root(units, one)
+        # A direction that the data do not see, or in which the likelihood is not convex, is free.
+        values, rotation = jnp.linalg.eigh(root[:, None] * (mean + mean.T) / 2 * root)
+        return cls(units, jnp.maximum(values, 0), rotation, steps)
+
+    @classmethod
+    def _bounded(
+        cls, model: Model, theta: PyTree, few: PyTree, units: PyTree, steps: Int[Array, ""]
+    ) -> Surrogate:
+        """The largest eigenvalue alone, for an x too large for a matrix."""
+        one = _trees.first(few)
+        times = x_block(hessian(model, theta, one), theta, _trees.ones_per_leaf(one))
+        start = jax.tree.map(
+            lambda leaf: jax.random.normal(jax.random.key(0), leaf.shape, leaf.dtype), one
+        )
+        largest = jnp.abs(_trees.dominant_eigenvalue(times, start, 30))
+        largest = jnp.where(largest > 0, largest, 1.0)
+        units = jax.tree.map(lambda unit: jnp.minimum(unit, EXPLICIT_STEP / largest), units)
+        return cls(units, jnp.zeros((), largest.dtype), None, steps)
+
+    def refreshed(self, model: Model, theta: PyTree, particles: PyTree) -> Surrogate:
+        """Measured anew when it is due, and one step older."""
+        turn = self.steps // REFRESH_AFTER
+        due = (self.steps % REFRESH_AFTER == 0) & (turn & (turn - 1) == 0) & (self.steps > 0)
+
+        def again() -> Surrogate:
+            return Surrogate.measured(model, theta, particles, self.steps)
+
+        fresh = jax.lax.cond(due, again, lambda: self)
+        return eqx.tree_at(lambda s: s.steps, fresh, self.steps + 1)
+
+    def scale(self, model: Model, theta: PyTree, particles: PyTree) -> PyTree:
+        """The metric now: since it was measured, theta may have changed the prior's length."""
+        now = model.nonsmooth.time_unit(theta, _trees.first(particles))
+        ratios = jax.tree.map(
+            lambda new, old: jnp.where(jnp.isfinite(new), new / old, jnp.inf), now, self.units
+        )
+        least = jnp.min(jnp.stack([jnp.asarray(leaf) for leaf in jax.tree.leaves(ratios)]))
+        return _trees.scale(jnp.where(jnp.isfinite(least), least, 1.0), self.units)
+
+    def flow(self, particles: PyTree, gradients: PyTree, time: PyTree, noise: PyTree) -> PyTree:
+        """Where the particles are after `time`; `noise` is $\\sqrt{2 h}\\, \\xi$."""
+        one = _trees.first(particles)
+        root = _flat_root(self.units, one)
+        # The same for every leaf: `time` is a multiple of the units.
+        steps = jax.tree.leaves(jax.tree.map(jnp.divide, time, self.units))[0]
+        decay = mean_decay(self.eigenvalues * steps)
+        spread = jnp.sqrt(mean_decay(2 * self.eigenvalues * steps))
+        flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+        drift, push = flat(gradients) * root, flat(noise) / root
+        if self.rotation is None:
+            moved = spread * push - steps * decay * drift
+        else:
+            # White noise is as white in any orthogonal coordinates.
+            moved = (spread * push - steps * decay * (drift @ self.rotation)) @ self.rotation.T
+        unravel = ravel_pytree(one)[1]
+        return _trees.add(particles, jax.vmap(unravel)(moved * root))
+
+
+def _flat_root(units: PyTree, one: PyTree) -> Array:
+    """The root of the metric for each element of x."""
+    whole = jax.tree.map(lambda unit, leaf: jnp.broadcast_to(unit, leaf.shape), units, one)
+    return jnp.sqrt(ravel_pytree(whole)[0])

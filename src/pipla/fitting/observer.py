@@ -1,0 +1,122 @@
+"""What a fit sees of its run, in flat memory: moments, samples and scores, from time to time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from pipla.fitting.information import Scores
+
+#: The most numbers of particles that are kept for quantiles.
+MOST_SAMPLES = 2 * 10**7
+#: The most looks whose particles are kept, and the most blocks of moments.
+MOST_LOOKS = 400
+MOST_BLOCKS = 64
+MOST_MEANS = 2001
+#: The most elements of x that are watched for mixing.
+MOST_WATCHED = 500
+
+
+class Look(NamedTuple):
+    """The particles at one step: (lanes, particles, elements of x)."""
+
+    step: int
+    particles: Float[np.ndarray, "2 n d"]
+
+
+class Block(NamedTuple):
+    """Moments over some looks."""
+
+    first: int
+    last: int
+    number: float
+    mean: Float[np.ndarray, "2 d"]
+    squares: Float[np.ndarray, "2 d"]  # the sum of squared deviations
+
+    @classmethod
+    def of(cls, look: Look) -> Block:
+        """The moments of one look."""
+        values = look.particles.astype(np.float64)
+        mean = values.mean(axis=1)
+        squares = ((values - mean[:, None]) ** 2).sum(axis=1)
+        return cls(look.step, look.step, values.shape[1], mean, squares)
+
+    def merged(self, other: Block) -> Block:
+        """Both together (Chan, Golub and LeVeque)."""
+        count = self.number + other.number
+        shift = other.mean - self.mean
+        return Block(
+            min(self.first, other.first),
+            max(self.last, other.last),
+            count,
+            self.mean + shift * (other.number / count),
+            self.squares + other.squares + shift**2 * (self.number * other.number / count),
+        )
+
+
+class Observer:
+    """Keeps what the verdict and the answer need of x; memory does not grow with the steps."""
+
+    def __init__(self, size: int, rng: np.random.Generator) -> None:
+        self.blocks: list[Block] = []
+        self.looks: list[Look] = []
+        self.scores: list[tuple[int, Scores]] = []
+        self.means: list[tuple[int, Any]] = []  # over particles, at every look
+        self._every, self._seen = 1, 0
+        self.watched = np.arange(size)
+        if size > MOST_WATCHED:
+            self.watched = np.sort(rng.choice(size, MOST_WATCHED, replace=False))
+
+    def add(self, look: Look) -> None:
+        """One more look."""
+        block = Block.of(look)
+        self.blocks.append(block)
+        if len(self.blocks) > MOST_BLOCKS:
+            pairs = zip(self.blocks[::2], self.blocks[1::2], strict=False)
+            rest = self.blocks[-1:] if len(self.blocks) % 2 else []
+            self.blocks = [first.merged(second) for first, second in pairs] + rest
+        watched = look.particles[:, :, self.watched].astype(np.float64)
+        self.means.append((look.step, np.stack([watched.mean(axis=1), (watched**2).mean(axis=1)])))
+        if len(self.means) > MOST_MEANS:  # averages over twice the time, whose error is the same
+            twos = zip(self.means[::2], self.means[1::2], strict=False)
+            self.means = [(b[0], (a[1] + b[1]) / 2) for a, b in twos]
+        if self._seen % self._every == 0:
+            self.looks.append(Look(look.step, np.asarray(look.particles, np.float32)))
+            most = min(MOST_LOOKS, max(MOST_SAMPLES // look.particles.size, 8))
+            if len(self.looks) > most:
+                self.looks, self._every = self.looks[::2], 2 * self._every
+        self._seen += 1
+
+    def moments(self, burn_in: int) -> Block:
+        """The moments of the blocks after burn-in."""
+        kept = [block for block in self.blocks if block.first > burn_in] or self.blocks[-1:]
+        total = kept[0]
+        for block in kept[1:]:
+            total = total.merged(block)
+        return total
+
+    def samples(self, burn_in: int) -> Float[np.ndarray, "t 2 n d"]:
+        """The particles of the looks after burn-in."""
+        kept = [look.particles for look in self.looks if look.step > burn_in]
+        return np.stack(kept or [self.looks[-1].particles])
+
+    def scores_after(self, burn_in: int) -> list[Scores]:
+        """The scores after burn-in."""
+        return [scores for step, scores in self.scores if step > burn_in]
+
+    def particle_means(self, burn_in: int) -> Float[np.ndarray, "t 2 2 w"]:
+        """Mean and mean square over particles, per lane, of the watched elements at each look."""
+        return np.stack([pair for step, pair in self.means if step > burn_in])
+
+
+def split_rhat(samples: Float[np.ndarray, "t n d"]) -> Float[np.ndarray, " d"]:
+    r"""Split $\hat R$ (Gelman et al. 2013) with particles as chains; NaN for fewer than 8 draws."""
+    half = len(samples) // 2
+    if half < 4:
+        return np.full(samples.shape[-1], np.nan)
+    halves = np.concatenate([samples[:half], samples[half : 2 * half]], axis=1).astype(np.float64)
+    within = halves.var(axis=0, ddof=1).mean(axis=0)
+    between = halves.mean(axis=0).var(axis=0, ddof=1)
+    return np.sqrt((half - 1) / half + between / np.where(within > 0, within, 1.0))

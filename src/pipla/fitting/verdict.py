@@ -1,0 +1,114 @@
+"""When a fit is done: what its trace and its particles say of the errors that are left."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from pipla.engine.diagnostics import monte_carlo_error, still_moving
+from pipla.fitting.information import covariance_of, information
+from pipla.fitting.observer import Observer, split_rhat
+
+#: The part of the run that is left out.
+BURN_IN = 1 / 3
+#: The tolerance where none is given, in standard errors of theta.
+TOLERANCE = 0.1
+#: The part of the tolerance that Monte-Carlo error may take.
+SHARE = 0.6
+#: The largest bias that extrapolation may remove, in tolerances: beyond, the step is too long.
+LARGEST_BIAS = 5.0
+#: Errors of x: of a posterior mean in sds, of a posterior sd relative to it.
+MEAN_ERROR = 0.05
+SD_ERROR = 0.03
+#: The largest split R-hat among the elements of x that are watched.
+LARGEST_RHAT = 1.05
+#: Where theta has no standard error, its tolerance is this part of its longest move.
+FALLBACK = 0.02
+
+
+class Estimate(NamedTuple):
+    """What is known after some steps; theta is flattened."""
+
+    burn_in: int
+    theta: Float[np.ndarray, " k"]
+    bias: Float[np.ndarray, " k"]  # of the fine run, removed by extrapolation
+    mcse: Float[np.ndarray, " k"]
+    covariance: Float[np.ndarray, "k k"]  # of the maximiser
+    tolerance: Float[np.ndarray, " k"]
+    x_errors: tuple[float, float, float]  # worst mean error, worst sd error, worst R-hat
+    open_points: tuple[str, ...]  # what speaks against stopping
+
+    @property
+    def stderr(self) -> Float[np.ndarray, " k"]:
+        """The standard error of the maximiser."""
+        return np.sqrt(np.diagonal(self.covariance))
+
+    @property
+    def step_too_long(self) -> bool:
+        """Whether the bias of the step is too large to be extrapolated away."""
+        return bool(np.any(np.abs(self.bias) - 2 * self.mcse > LARGEST_BIAS * self.tolerance))
+
+
+def judge(
+    coarse: Float[np.ndarray, "t k"],
+    fine: Float[np.ndarray, "t k"],
+    observer: Observer,
+    names: list[str],
+    longest: Float[np.ndarray, " k"],
+    tolerance: Float[np.ndarray, " k"] | None,
+    since: int,
+) -> Estimate:
+    """The estimate after these steps, of which those before `since` had another step size."""
+    burn_in = since + int(BURN_IN * (len(fine) - since))
+    both = 2 * fine[burn_in:] - coarse[burn_in:]
+    theta, mcse = both.mean(axis=0), monte_carlo_error(both)
+    bias = (fine[burn_in:] - coarse[burn_in:]).mean(axis=0)
+    scores = observer.scores_after(burn_in)
+    size = len(theta)
+    covariance = covariance_of(information(scores)) if scores else np.full((size, size), np.inf)
+    stderr = np.sqrt(np.diagonal(covariance))
+    wanted = tolerance
+    if wanted is None:
+        fallback = FALLBACK * np.where(np.isfinite(longest), longest, np.maximum(np.abs(theta), 1))
+        wanted = np.where(np.isfinite(stderr), TOLERANCE * stderr, fallback)
+    points = []
+    middle = len(both) // 2
+    drift = np.abs(both[middle:].mean(axis=0) - both[:middle].mean(axis=0))
+    for k, name in enumerate(names):
+        moving = still_moving(fine[burn_in:, k]) and drift[k] > wanted[k]
+        if moving:
+            points.append(f"{name} is still moving")
+        elif not mcse[k] <= SHARE * wanted[k]:
+            points.append(
+                f"the Monte-Carlo error of {name}, {mcse[k]:.2g}, is above {SHARE * wanted[k]:.2g}"
+            )
+    x_errors = _x_errors(observer, burn_in)
+    limits = (MEAN_ERROR, SD_ERROR, LARGEST_RHAT)
+    what = ("error of a posterior mean, in sds,", "relative error of a posterior sd", "R-hat of x")
+    for value, limit, words in zip(x_errors, limits, what, strict=True):
+        if not value <= limit:
+            points.append(f"the largest {words} is {value:.3g}, above {limit:g}")
+    return Estimate(burn_in, theta, bias, mcse, covariance, wanted, x_errors, tuple(points))
+
+
+def _x_errors(observer: Observer, burn_in: int) -> tuple[float, float, float]:
+    """Worst errors over the watched elements that vary."""
+    series = observer.particle_means(burn_in)
+    if len(series) < 12:
+        return float("inf"), float("inf"), float("inf")
+    first, second = series[:, 0, 1], series[:, 1, 1]  # mean and mean square of the fine run
+    mean = first.mean(axis=0)
+    variance = second.mean(axis=0) - mean**2
+    varies = variance > 1e-12 * np.maximum(mean**2, 1e-300)
+    if not np.any(varies):
+        return 0.0, 0.0, 1.0
+    sd = np.sqrt(variance[varies])
+    mean_error = monte_carlo_error(first[:, varies]) / sd
+    # d(variance) = d(square) - 2 mean d(mean), and half of its relative error is that of the sd.
+    spread = second - 2 * mean * first
+    sd_error = monte_carlo_error(spread[:, varies]) / (2 * sd**2)
+    rhat = split_rhat(observer.samples(burn_in)[:, 1][:, :, observer.watched][..., varies])
+    worst = float(np.nanmax(rhat)) if np.any(np.isfinite(rhat)) else float("inf")
+    return float(mean_error.max()), float(sd_error.max()), worst
