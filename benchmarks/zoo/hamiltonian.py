@@ -197,7 +197,7 @@ def started(
 
 
 def breast_cancer(data: Data) -> Found:
-    return started(LogisticScale(data), 0.0, np.zeros(31), 100, 2000, rounds=12)
+    return started(LogisticScale(data), 0.0, np.zeros(31), 100, 2000)
 
 
 def poisson_regression(data: Data) -> Found:
@@ -210,4 +210,4 @@ def logistic_location(data: Data) -> Found:
 
 def nuclear(data: Data) -> Found:
     chains, sweeps = (200, 1500) if data["y"].size <= 30 else (100, 2500)
-    return started(Nuclear(data), 0.0, data["y"].ravel(), chains, sweeps, rounds=12)
+    return started(Nuclear(data), 0.0, data["y"].ravel(), chains, sweeps)

@@ -101,8 +101,8 @@ def answer(
     *,
     sweeps: int,
     thin: int = 1,
-    rounds: int = 14,
-    shortest: int = 40,
+    rounds: int = 10,
+    shortest: int = 30,
     seed: int = 0,
 ) -> Found:
     """Rounds of growing length that look for phi, then `sweeps` at the phi that they found."""
