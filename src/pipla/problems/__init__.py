@@ -1,5 +1,6 @@
 """Models with data and, where it is known, the answer."""
 
+from pipla.problems import zoo
 from pipla.problems.base import Problem
 from pipla.problems.gaussian import gaussian_hierarchy
 from pipla.problems.image_deblurring import Deblurring, deblurring
@@ -15,4 +16,5 @@ __all__ = [
     "gaussian_hierarchy",
     "logistic",
     "toy",
+    "zoo",
 ]

@@ -1,0 +1,1 @@
+"""Exact answers to the problems of `pipla.problems.zoo`, in NumPy and SciPy."""
