@@ -11,7 +11,7 @@ from pipla import _trees
 from pipla.algorithms.base import register
 from pipla.algorithms.forward_backward import mirror_images
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
-from pipla.algorithms.surrogate import Surrogate
+from pipla.algorithms.surrogate import LARGEST_MATRIX, Surrogate
 from pipla.models.model import Gradients, Model
 
 
@@ -76,20 +76,27 @@ class ExponentialFlow(Langevin):
         point = self.prox(theta, free, smoothing, scales, state.warm, model)
         if self.theta_update == "gradient":
             gradients = self.gradients(state._replace(particles=point.x), model)
+        images = mirror_images(theta, free, point.x, model) if self.reflected else None
         return Move(
             theta=_trees.add(self.theta_step(theta, gradients.theta, scales), noise.theta),
-            particles=point.x,
+            particles=point.x if images is None or model.nonsmooth.finite else images,
             warm=point.warm,
             gradients=gradients,
             gap=point.gap,
-            reflected=mirror_images(theta, free, point.x, model) if self.reflected else None,
+            reflected=images,
             surrogate=surrogate,
         )
 
 
 def _has_flow(model: Model, theta: PyTree, particles: PyTree) -> bool:
-    """Whether the likelihood knows its own flow."""
+    """Whether the exact flow of the likelihood is known, and suits the prior.
+
+    Near a constraint the step must be shorter than the layer in which the data press x against it,
+    which a surrogate measures.
+    """
     x = _trees.first(particles)
+    if not model.nonsmooth.finite and _trees.size(x) <= LARGEST_MATRIX:
+        return False
     return jax.eval_shape(model.smooth.flow, theta, x, _trees.ones_per_leaf(x), x) is not None
 
 

@@ -90,18 +90,14 @@ class ForwardBackward(Langevin):
 
 
 def mirror_images(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:
-    """The particles reflected at their proximal points, where the potential is finite there.
+    """The particles reflected at their proximal points.
 
-    A particle so far out that its mirror image lies beyond the opposite border stays at the
-    proximal point.
+    Where there are constraints, the images are projected onto them: an image may lie beyond the
+    opposite border, or off the plane of a simplex.
     """
-
+    images = jax.tree.map(lambda u, v: 2 * u - v, points, particles)
     if model.nonsmooth.finite:
-        return jax.tree.map(lambda u, v: 2 * u - v, points, particles)
-
-    def one(x: PyTree, point: PyTree) -> PyTree:
-        image = jax.tree.map(lambda u, v: 2 * u - v, point, x)
-        inside = jnp.isfinite(model.nonsmooth.value(theta, image))
-        return jax.tree.map(lambda new, old: jnp.where(inside, new, old), image, point)
-
-    return jax.vmap(one)(particles, points)
+        return images
+    # With next to no smoothing the prox is the projection, and the identity for other terms.
+    tiny = jax.tree.map(lambda leaf: jnp.asarray(jnp.finfo(leaf.dtype).tiny, leaf.dtype), images)
+    return model.solve(theta, images, None, tiny, model.warm_start(theta, images)).x

@@ -20,15 +20,21 @@ from jaxtyping import Array, Float, Int, PyTree
 from pipla import _trees
 from pipla.models.model import Model, hessian, x_block
 from pipla.operators.eigenbasis import mean_decay
+from pipla.prox.combine import Sum
 
 #: The most elements of x for which the Hessian is a matrix: beyond, its eigenvectors take seconds.
 LARGEST_MATRIX = 1000
 #: The most particles over which the Hessian is averaged.
 MOST_PARTICLES = 8
 #: The Hessian is taken anew after this many steps, and after 2, 4, 8, … times as many.
-REFRESH_AFTER = 20
+REFRESH_AFTER = 5
 #: Without a matrix, the step is at most this part of the shortest time of the likelihood.
 EXPLICIT_STEP = 0.1
+#: The longest unit of time near a constraint, in squared lengths of the layer there.
+WALL_UNITS = 5.0
+#: The longest drift of an element in one step, in lengths of the prior: far from the answer the
+#: curvature may be too small by any factor (of $e^x$, say), and a Newton step too long.
+LONGEST_DRIFT = 1.0
 
 
 class Surrogate(eqx.Module):
@@ -39,6 +45,7 @@ class Surrogate(eqx.Module):
     """
 
     units: PyTree  # M
+    lengths: PyTree  # the squared length scale of the prior where M was measured; or infinite
     eigenvalues: Float[Array, " d"] | Float[Array, ""]
     rotation: Float[Array, "d d"] | None  # Q; `None` for a multiple of the identity
     steps: Int[Array, ""]
@@ -61,6 +68,7 @@ class Surrogate(eqx.Module):
             return jax.vmap(lambda row: ravel_pytree(times(unravel(row)))[0])(identity)
 
         mean = jnp.mean(jax.lax.map(matrix, few), axis=0)
+        lengths = units
         units = jax.tree.map(
             lambda unit, curvature: jnp.where(
                 jnp.isfinite(unit), unit, 1 / jnp.where(curvature > 0, curvature, 1.0)
@@ -68,10 +76,11 @@ class Surrogate(eqx.Module):
             units,
             jax.tree.map(jnp.mean, unravel(jnp.abs(jnp.diagonal(mean)))),
         )
+        units = _resolving_walls(model, theta, particles, units)
         root = _flat_root(units, one)
         # A direction that the data do not see, or in which the likelihood is not convex, is free.
         values, rotation = jnp.linalg.eigh(root[:, None] * (mean + mean.T) / 2 * root)
-        return cls(units, jnp.maximum(values, 0), rotation, steps)
+        return cls(units, lengths, jnp.maximum(values, 0), rotation, steps)
 
     @classmethod
     def _bounded(
@@ -85,8 +94,9 @@ class Surrogate(eqx.Module):
         )
         largest = jnp.abs(_trees.dominant_eigenvalue(times, start, 30))
         largest = jnp.where(largest > 0, largest, 1.0)
+        lengths = units
         units = jax.tree.map(lambda unit: jnp.minimum(unit, EXPLICIT_STEP / largest), units)
-        return cls(units, jnp.zeros((), largest.dtype), None, steps)
+        return cls(units, lengths, jnp.zeros((), largest.dtype), None, steps)
 
     def refreshed(self, model: Model, theta: PyTree, particles: PyTree) -> Surrogate:
         """Measured anew when it is due, and one step older."""
@@ -103,7 +113,7 @@ class Surrogate(eqx.Module):
         """The metric now: since it was measured, theta may have changed the prior's length."""
         now = model.nonsmooth.time_unit(theta, _trees.first(particles))
         ratios = jax.tree.map(
-            lambda new, old: jnp.where(jnp.isfinite(new), new / old, jnp.inf), now, self.units
+            lambda new, old: jnp.where(jnp.isfinite(new), new / old, jnp.inf), now, self.lengths
         )
         least = jnp.min(jnp.stack([jnp.asarray(leaf) for leaf in jax.tree.leaves(ratios)]))
         return _trees.scale(jnp.where(jnp.isfinite(least), least, 1.0), self.units)
@@ -119,12 +129,37 @@ class Surrogate(eqx.Module):
         flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
         drift, push = flat(gradients) * root, flat(noise) / root
         if self.rotation is None:
-            moved = spread * push - steps * decay * drift
+            drifted, pushed = steps * decay * drift, spread * push
         else:
+            drifted = steps * decay * (drift @ self.rotation) @ self.rotation.T
             # White noise is as white in any orthogonal coordinates.
-            moved = (spread * push - steps * decay * (drift @ self.rotation)) @ self.rotation.T
+            pushed = (spread * push) @ self.rotation.T
+        moved = pushed - jnp.clip(drifted, -LONGEST_DRIFT, LONGEST_DRIFT)
         unravel = ravel_pytree(one)[1]
         return _trees.add(particles, jax.vmap(unravel)(moved * root))
+
+
+def _resolving_walls(model: Model, theta: PyTree, particles: PyTree, units: PyTree) -> PyTree:
+    r"""Units short enough for the layer in which the data press x against a constraint.
+
+    There x is exponential with mean $1/|\nabla g_1|$, which steps must resolve.
+    """
+    terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
+    walls = [path for term in terms if not term.finite for _, path in term.reach()]
+    if not walls:
+        return units
+    slopes = model.gradients(theta, particles).particles
+    steepest = jax.tree.map(lambda leaf: jnp.max(jnp.mean(leaf**2, axis=0)), slopes)
+    layers = jax.tree.map(
+        lambda unit, slope: jnp.minimum(
+            unit, WALL_UNITS / jnp.where(slope > 0, slope, WALL_UNITS / unit)
+        ),
+        units,
+        steepest,
+    )
+    for path in walls:
+        units = _trees.put_part(units, path, _trees.part("x", layers, path))
+    return units
 
 
 def _flat_root(units: PyTree, one: PyTree) -> Array:

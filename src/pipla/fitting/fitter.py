@@ -27,12 +27,12 @@ from pipla.fitting.result import Fit, fit_of
 from pipla.fitting.verdict import Estimate, judge
 from pipla.models.model import Model, checked_point
 
-#: The particles, and the step in units of the prior's time, where nothing else is known.
-NUM_PARTICLES = 20
+#: The step, in units of the prior's own time.
 STEP_SIZE = 0.04
-#: The steps between two looks at the particles, and the looks between two scores.
+#: The particles for an x of few numbers, what is few, and the particles for more.
+MANY_PARTICLES, FEW_NUMBERS, FEW_PARTICLES = 64, 500, 20
+#: The steps between two looks at the particles.
 LOOK_EVERY = 10
-SCORE_EVERY = 3
 #: The steps before the first verdict, and by how much the run is longer at the next one.
 FIRST_VERDICT = 300
 NEXT_VERDICT = 1.3
@@ -61,7 +61,8 @@ def fit(
         theta: where theta starts: any pytree of floats.
         x: where x starts: one particle. Give this or `particles`.
         particles: where each particle starts; the leading axis of every leaf counts them.
-        num_particles: how many particles start at `x`; 20 by default.
+        num_particles: how many particles start at `x`: by default 64, or 20 for an x of more
+            than 500 numbers.
         tolerance: how accurate theta shall be: a number, or a pytree like theta. By default a
             tenth of its own standard error.
         max_steps: the most steps; the fit stops earlier when it is accurate enough.
@@ -150,9 +151,8 @@ class _Watch(Every):
         if not self.is_due(view):
             return None
         self.observer.add(Look(view.step, np.stack([_flat(lane) for lane in view.particles])))
-        if view.step % (LOOK_EVERY * SCORE_EVERY) == 0:
-            scores = self._scores(view.theta.fine, view.particles.fine)
-            self.observer.scores.append((view.step, scores))
+        scores = self._scores(view.theta.fine, view.particles.fine)
+        self.observer.scores.append((view.step, scores))
         if self.max_seconds is not None and view.seconds > self.max_seconds:
             return f"max_seconds = {self.max_seconds:g} were used up"
         if view.step < self._next:
@@ -199,12 +199,12 @@ def _start(x: PyTree, particles: PyTree, num_particles: int | None) -> PyTree:
         if num_particles is not None:
             raise TypeError("num_particles goes with x; particles have their own number.")
         return particles
-    count = NUM_PARTICLES
+    x = _checks.floating("x", x)
+    count = MANY_PARTICLES if _trees.size(x) <= FEW_NUMBERS else FEW_PARTICLES
     if num_particles is not None:
         count = _checks.integer("num_particles", num_particles, least=4)
     if count % 2:
         raise ValueError(f"num_particles must be even, because particles are paired; got {count}.")
-    x = _checks.floating("x", x)
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), x)
 
 

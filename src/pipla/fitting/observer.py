@@ -62,7 +62,7 @@ class Observer:
     def __init__(self, size: int, rng: np.random.Generator) -> None:
         self.blocks: list[Block] = []
         self.looks: list[Look] = []
-        self.scores: list[tuple[int, Scores]] = []
+        self.scores: list[tuple[int, list[Scores]]] = []
         self.means: list[tuple[int, Any]] = []  # over particles, at every look
         self._every, self._seen = 1, 0
         self.watched = np.arange(size)
@@ -102,7 +102,7 @@ class Observer:
         kept = [look.particles for look in self.looks if look.step > burn_in]
         return np.stack(kept or [self.looks[-1].particles])
 
-    def scores_after(self, burn_in: int) -> list[Scores]:
+    def scores_after(self, burn_in: int) -> list[list[Scores]]:
         """The scores after burn-in."""
         return [scores for step, scores in self.scores if step > burn_in]
 

@@ -20,8 +20,8 @@ SHARE = 0.6
 #: The largest bias that extrapolation may remove, in tolerances: beyond, the step is too long.
 LARGEST_BIAS = 5.0
 #: Errors of x: of a posterior mean in sds, of a posterior sd relative to it.
-MEAN_ERROR = 0.05
-SD_ERROR = 0.03
+MEAN_ERROR = 0.04
+SD_ERROR = 0.02
 #: The largest split R-hat among the elements of x that are watched.
 LARGEST_RHAT = 1.05
 #: Where theta has no standard error, its tolerance is this part of its longest move.

@@ -72,7 +72,7 @@ class LaplaceLocation(ClosedForm):
 
     def closed_form(self, theta: Array, particles: Array) -> Array:
         """The median of all elements of all particles."""
-        return jnp.median(require_particles(particles, self))
+        return _median(require_particles(particles, self))
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The squared scale $b^2$."""
@@ -141,6 +141,22 @@ class GaussianLocation(ClosedForm):
         total = variance + lam_x
         moved = theta + lam_theta * jnp.sum(x - theta) / (total + lam_theta * x.size)
         return moved, moved + (x - moved) * (variance / total)
+
+
+def _median(values: Array) -> Array:
+    """A number with half of the values on either side.
+
+    By bisection: on a CPU, XLA takes twenty times as long to sort.
+    """
+
+    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = low + (high - low) / 2
+        above = 2 * jnp.sum(values <= middle) >= values.size
+        return jnp.where(above, low, middle), jnp.where(above, middle, high)
+
+    ends = (jnp.min(values), jnp.max(values))
+    return jax.lax.fori_loop(0, jnp.finfo(values.dtype).nmant + 8, halve, ends)[1]
 
 
 def _exact(theta: Array, x: Array, ratio: Array, width: Array) -> tuple[Array, Array]:
