@@ -58,7 +58,9 @@ def test_an_answer_fits_its_problem_and_is_accurate(problems, name):
         assert jax.tree.map(lambda leaf: leaf.shape[1:], part) == shapes[1]
     finite = [np.isfinite(leaf) for leaf in jax.tree.leaves(answer.theta)]
     assert answer.identifiable == all(finite)
-    flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(part)]) for part in answer[:7]]
+    flat = [
+        np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(part)]) for part in answer[:7]
+    ]
     theta, theta_error, theta_stderr, mean, mean_error, sd, sd_error = flat
     low, middle, high = (
         np.concatenate([leaf[k].ravel() for leaf in jax.tree.leaves(answer.x_quantiles)])

@@ -75,6 +75,13 @@ def tv_image() -> Case:
     return _known_noise(about, Identity(), y, 1.0, {})
 
 
+@_kind.named("tv-image-learned-noise")
+def tv_image_learned_noise() -> Case:
+    r"""As `tv-image`, with the noise learned, too: $\theta_n \to -\infty$."""
+    about = "Denoising of an image with a learned noise: the likelihood rises as it goes to 0."
+    return _learned_noise(about, Identity(), tv_image().data["y"], {})
+
+
 @_kind.named("tv-blur")
 def tv_blur() -> Case:
     r"""As `tv-image`, after a circular 3×3 box blur, with noise .2."""
@@ -83,6 +90,15 @@ def tv_blur() -> Case:
     y = np.asarray(_circular(_image(rng)) + 0.2 * rng.standard_normal((8, 8)))
     about = "Deblurring of an 8×8 image by total variation of learned strength."
     return _known_noise(about, CircularConvolution(kernel, (8, 8)), y, 0.2, {"kernel": kernel})
+
+
+@_kind.named("tv-blur-learned-noise")
+def tv_blur_learned_noise() -> Case:
+    r"""As `tv-blur`, with the noise learned, too."""
+    about = "Deblurring of an 8×8 image; the strength and the noise are learned."
+    data = tv_blur().data
+    operator = CircularConvolution(data["kernel"], (8, 8))
+    return _learned_noise(about, operator, data["y"], {"kernel": data["kernel"]})
 
 
 @_kind.named("tv-mask")
