@@ -57,7 +57,7 @@ METHODS: dict[str, Callable[[Data], Found]] = {
     "tv-signal": gibbs.total_variation,
     "tv-signal-learned-noise": gibbs.total_variation,
     "tv-image": gibbs.total_variation,
-    "tv-image-learned-noise": gibbs.total_variation_without_noise,
+    "tv-image-no-noise": gibbs.total_variation_without_noise,
     "tv-blur": gibbs.total_variation,
     "tv-blur-learned-noise": gibbs.total_variation,
     "tv-mask": gibbs.total_variation,
