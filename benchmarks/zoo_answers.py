@@ -51,12 +51,15 @@ METHODS: dict[str, Callable[[Data], Found]] = {
     "group-lasso": gibbs.group_lasso,
     "two-scales": gibbs.two_scales,
     "logistic-location": hamiltonian.logistic_location,
+    "logistic-uniform": hamiltonian.logistic_uniform,
     "breast-cancer": hamiltonian.breast_cancer,
     "poisson-regression": hamiltonian.poisson_regression,
     "tv-signal": gibbs.total_variation,
     "tv-signal-learned-noise": gibbs.total_variation,
     "tv-image": gibbs.total_variation,
+    "tv-image-no-noise": gibbs.total_variation_without_noise,
     "tv-blur": gibbs.total_variation,
+    "tv-blur-learned-noise": gibbs.total_variation,
     "tv-mask": gibbs.total_variation,
     "nuclear-denoising": hamiltonian.nuclear,
     "nuclear-completion": hamiltonian.nuclear,
@@ -82,9 +85,11 @@ def check_density(case: Case, found: Found) -> None:
     differences, size = [], 0.0
     for _ in range(6):
         at = theta + 0.1 * rng.standard_normal(theta.shape)
-        # Between the quantiles, so that constraints hold; on average over random pairs of them.
+        # Between the quantiles, so that constraints hold.
         share = rng.uniform(size=found.x_mean.shape)
         x = share * found.x_quantiles[0] + (1 - share) * found.x_quantiles[2]
+        if not found.identifiable:
+            x = x + rng.standard_normal(x.shape)
         if "Simplex" in type(case.model.nonsmooth).__name__:
             x = x / x.sum()
         if "Uniform" in type(case.model.nonsmooth).__name__:

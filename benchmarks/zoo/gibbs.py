@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from zoo.base import Data, Found
-from zoo.louis import Sampler, answer
+from zoo.louis import Sampler, answer, run
 
 
 class ScaleMixture(Sampler):
@@ -213,6 +213,48 @@ def total_variation(data: Data) -> Found:
         rates=[1.0],
     )  # fmt: skip
     return started(sampler, [0.0] if noise else [0.0, 0.0], 100, sweeps=2500, thin=2)
+
+
+def total_variation_without_noise(data: Data) -> Found:
+    """The limit of no noise, where x = y, after a check that the likelihood rises on the way to it.
+
+    With the best strength at each sigma, the derivative by log sigma is E|x - y|²/sigma² - m.
+    """
+    y = data["y"].ravel()
+    edges = differences(data["y"].shape)
+    total = np.abs(edges @ y).sum()
+    strength = (y.size - 1) / total
+    slopes = []
+    for noise in np.geomspace(0.05, 6.4, 8):
+        sampler = ScaleMixture(
+            np.eye(y.size), y, differences=edges, degrees=[y.size - 1], noise=noise, rates=[1.0]
+        )
+        rng, phi = np.random.default_rng(0), np.log([strength])
+        x = y + 0.01 * rng.standard_normal((40, y.size))
+        for _ in range(12):
+            part = run(sampler, phi, x, 40, 1, rng)
+            x, phi = part.x, phi + part.scores[10:].mean((0, 1)) / part.information[0]
+        part = run(sampler, phi, x, 200, 1, rng)
+        squares = np.sum((part.draws - y) ** 2, 2).mean(0) / noise**2 - y.size
+        slopes.append((squares.mean(), squares.std() / np.sqrt(len(squares))))
+    assert all(slope + 6 * error < 0 for slope, error in slopes), slopes
+    exact = np.array(1e-15)
+    free = ScaleMixture(np.eye(y.size), y, differences=edges, degrees=[y.size - 1], rates=[1.0])
+    return Found(
+        theta=np.array([-np.inf, np.log(strength)]),
+        theta_error=np.array([0.0, 1e-15]),
+        theta_stderr=np.array([np.nan, 1 / np.sqrt(y.size - 1)]),
+        x_mean=y,
+        x_mean_error=exact,
+        x_sd=np.zeros(y.size),
+        x_sd_error=exact,
+        x_quantiles=np.broadcast_to(y, (3, y.size)),
+        x_quantiles_error=exact,
+        how="Closed form in the limit of no noise; Gibbs runs show that the likelihood rises.",
+        potential=lambda at, x: float(free.potential(at, x[None])[0]),
+        notes=f"slopes {[round(float(slope), 1) for slope, _ in slopes]}",
+        identifiable=False,
+    )
 
 
 def circular(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:

@@ -181,8 +181,55 @@ class LogisticLocation(Hamiltonian):
         p = sigmoid(x @ self.features.T)
         return np.array([[np.mean((p * (1 - p)) @ self.sums**2)]])
 
-    def moved(self, draws: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        return draws + shift[0]
+    def moved(self, phi: np.ndarray, old: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        return draws + (phi - old)
+
+
+class LogisticUniform(Hamiltonian):
+    r"""Coefficients uniform on $\pm e^\phi$, sampled as $u$ with $x = e^\phi \tanh(u/2)$.
+
+    Score and information are those of $z = x e^{-\phi}$, uniform on $\pm 1$ whatever phi is:
+    $s = -x \cdot \nabla g_1(x)$.
+    """
+
+    def __init__(self, data: Data) -> None:
+        self.features, self.labels = data["features"], data["labels"]
+        super().__init__(self.features.shape[1])
+        self.root *= 10
+        self.rates = np.ones(1)
+
+    def x(self, phi: np.ndarray, u: np.ndarray) -> np.ndarray:
+        return np.exp(phi[0]) * np.tanh(u / 2)
+
+    def misfit(self, x: np.ndarray) -> np.ndarray:
+        z = x @ self.features.T
+        return np.sum(np.logaddexp(0, z) - self.labels * z, 1)
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        return (sigmoid(x @ self.features.T) - self.labels) @ self.features
+
+    def potential(self, phi: np.ndarray, u: np.ndarray) -> np.ndarray:
+        # 1 - tanh² is 1 / cosh².
+        jacobian = 2 * np.sum(np.logaddexp(u / 2, -u / 2), 1)
+        return self.misfit(self.x(phi, u)) + jacobian
+
+    def gradient(self, phi: np.ndarray, u: np.ndarray) -> np.ndarray:
+        z = np.tanh(u / 2)
+        return self.slope(self.x(phi, u)) * np.exp(phi[0]) * (1 - z**2) / 2 + z
+
+    def scores(self, phi: np.ndarray, u: np.ndarray) -> np.ndarray:
+        x = self.x(phi, u)
+        return -np.sum(x * self.slope(x), 1)[:, None]
+
+    def information(self, phi: np.ndarray, u: np.ndarray) -> np.ndarray:
+        x = self.x(phi, u)
+        predictors = x @ self.features.T
+        p = sigmoid(predictors)
+        curvature = np.sum(p * (1 - p) * predictors**2, 1)
+        return np.array([[np.mean(curvature + np.sum(x * self.slope(x), 1))]])
+
+    def moved(self, phi: np.ndarray, old: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        return self.x(phi, draws)
 
 
 def sigmoid(z: np.ndarray) -> np.ndarray:
@@ -206,6 +253,23 @@ def poisson_regression(data: Data) -> Found:
 
 def logistic_location(data: Data) -> Found:
     return started(LogisticLocation(data), -1.0, np.zeros(15), 200, 1500)
+
+
+def logistic_uniform(data: Data) -> Found:
+    target = LogisticUniform(data)
+    found = started(target, 0.0, np.zeros(10), 200, 1000)
+    theta = np.exp(found.theta)
+
+    def potential(at: np.ndarray, x: np.ndarray) -> float:
+        return float(target.misfit(x[None])[0] + x.size * np.log(at[0]))
+
+    # From the logarithm of the half-width to itself.
+    return found._replace(
+        theta=theta,
+        theta_error=theta * found.theta_error,
+        theta_stderr=theta * found.theta_stderr,
+        potential=potential,
+    )
 
 
 def nuclear(data: Data) -> Found:

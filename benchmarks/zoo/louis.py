@@ -52,8 +52,8 @@ class Sampler(abc.ABC):
         """End all tuning."""
         return
 
-    def moved(self, draws: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        """The draws at phi + shift: x itself, unless the scores are those of a non-centred form."""
+    def moved(self, phi: np.ndarray, old: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """x at phi for chains at the old phi: as they are, unless the form is non-centred."""
         return draws
 
     def notes(self) -> str:
@@ -129,7 +129,7 @@ def answer(
     shifts = [np.linalg.solve(curvature, final.scores[:, g].mean((0, 1))) for g in groups]
     stderr = np.sqrt(np.diag(np.linalg.inv(curvature)))
     weights = np.exp(final.scores @ shift - np.max(final.scores @ shift))
-    draws = sampler.moved(final.draws, shift)
+    draws = sampler.moved(phi + shift, phi, final.draws)
     whole = moments(draws, weights)
     parts = [moments(draws[:, g], weights[:, g]) for g in groups]
 

@@ -10,7 +10,7 @@ from pipla._extras import extra
 from pipla.models.likelihoods import Logistic, Poisson, even_softplus
 from pipla.models.model import Model
 from pipla.problems.zoo.base import Case, Kind, number, zeros
-from pipla.prox import LaplaceLocation, LaplaceScale
+from pipla.prox import LaplaceLocation, LaplaceScale, UniformBox
 
 _kind = Kind()
 PROBLEMS = _kind.problems
@@ -28,6 +28,22 @@ def logistic_location() -> Case:
         model=Model(Logistic(features, labels), LaplaceLocation(scale=1.0)),
         theta=number(0.0),
         x=zeros(15),
+        data={"features": features, "labels": labels},
+    )
+
+
+@_kind.named("logistic-uniform")
+def logistic_uniform() -> Case:
+    r"""$x_i \sim U(-\theta, \theta)$ and logistic regression, the paper's second model, small."""
+    rng = np.random.default_rng(42)
+    features = rng.uniform(-1.0, 1.0, (300, 10))
+    odds = np.exp(-features @ rng.uniform(-2.0, 2.0, 10))
+    labels = (rng.uniform(size=300) < 1 / (1 + odds)).astype(float)
+    return Case(
+        about="Logistic regression; the coefficients are uniform with a learned half-width.",
+        model=Model(Logistic(features, labels), UniformBox()),
+        theta=number(1.0),
+        x=zeros(10),
         data={"features": features, "labels": labels},
     )
 

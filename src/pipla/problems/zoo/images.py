@@ -22,12 +22,17 @@ def _signal(seed: int) -> np.ndarray:
     return levels + 0.5 * rng.standard_normal(60)
 
 
-def _image(rng: np.random.Generator) -> np.ndarray:
+def _cartoon() -> np.ndarray:
     """A rectangle and a bar on a flat background, 8×8."""
     x = np.zeros((8, 8))
     x[1:5, 2:6] = 3.0
     x[6, :] = -2.0
-    return x + 0.1 * rng.standard_normal((8, 8))
+    return x
+
+
+def _image(rng: np.random.Generator) -> np.ndarray:
+    """The cartoon with some texture."""
+    return _cartoon() + 0.1 * rng.standard_normal((8, 8))
 
 
 def _known_noise(about: str, operator: Operator, y: np.ndarray, noise: float, data: dict) -> Case:
@@ -75,6 +80,13 @@ def tv_image() -> Case:
     return _known_noise(about, Identity(), y, 1.0, {})
 
 
+@_kind.named("tv-image-no-noise")
+def tv_image_no_noise() -> Case:
+    r"""A cartoon without noise, and a noise to be learned: $\theta_n \to -\infty$."""
+    about = "A noise-free image with a learned noise: the likelihood rises as it goes to 0."
+    return _learned_noise(about, Identity(), _cartoon(), {})
+
+
 @_kind.named("tv-blur")
 def tv_blur() -> Case:
     r"""As `tv-image`, after a circular 3×3 box blur, with noise .2."""
@@ -83,6 +95,15 @@ def tv_blur() -> Case:
     y = np.asarray(_circular(_image(rng)) + 0.2 * rng.standard_normal((8, 8)))
     about = "Deblurring of an 8×8 image by total variation of learned strength."
     return _known_noise(about, CircularConvolution(kernel, (8, 8)), y, 0.2, {"kernel": kernel})
+
+
+@_kind.named("tv-blur-learned-noise")
+def tv_blur_learned_noise() -> Case:
+    r"""As `tv-blur`, with the noise learned, too."""
+    about = "Deblurring of an 8×8 image; the strength and the noise are learned."
+    data = tv_blur().data
+    operator = CircularConvolution(data["kernel"], (8, 8))
+    return _learned_noise(about, operator, data["y"], {"kernel": data["kernel"]})
 
 
 @_kind.named("tv-mask")
