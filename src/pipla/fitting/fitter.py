@@ -24,11 +24,11 @@ from pipla.fitting.information import score_function
 from pipla.fitting.observer import Look, Observer
 from pipla.fitting.pairs import Paired
 from pipla.fitting.result import Fit, fit_of
-from pipla.fitting.verdict import Estimate, judge
+from pipla.fitting.verdict import LARGEST_BIAS, Estimate, judge
 from pipla.models.model import Model, checked_point
 
 #: The step, in units of the prior's own time.
-STEP_SIZE = 0.04
+STEP_SIZE = 0.08
 #: The particles for an x of few numbers, what is few, and the particles for more.
 MANY_PARTICLES, FEW_NUMBERS, FEW_PARTICLES = 64, 500, 20
 #: The steps between two looks at the particles.
@@ -38,6 +38,8 @@ FIRST_VERDICT = 300
 NEXT_VERDICT = 1.3
 #: How often the step size is halved where its bias is too large.
 MOST_HALVINGS = 3
+#: A bias that keeps more than this part of itself when the step is halved is not one of the step.
+ARTEFACT = 0.75
 
 
 def fit(
@@ -101,7 +103,8 @@ def fit(
     while True:
         driver = Driver(program, save, 0)
         history, status, message = driver.drive(history, max_steps, [*hooks, watch])
-        if status is not Status.STOPPED or not watch.step_too_long or len(reasons) == MOST_HALVINGS:
+        halved_enough = len(reasons) == MOST_HALVINGS or bool(watch.artefacts)
+        if status is not Status.STOPPED or not watch.step_too_long or halved_enough:
             break
         algorithm = algorithm.rescaled(0.5)
         program = Program(model, as_dtype(Paired(algorithm), particles), key)
@@ -117,6 +120,7 @@ def fit(
         watch.verdict(history.traces),
         watch.observer,
         watch.names,
+        watch.artefacts,
         (_choices(algorithm), *reasons),
         _trees.num_particles(particles),
         watch.converged,
@@ -141,6 +145,8 @@ class _Watch(Every):
         self.observer = Observer(_trees.size(one), np.random.default_rng(0))
         self.tolerance, self.max_seconds = tolerance, max_seconds
         self.step_too_long, self.why, self.converged = False, "", False
+        self.artefacts: tuple[str, ...] = ()
+        self._last_bias: np.ndarray | None = None
         self._scores, self._since, self._next = score_function(model), 0, FIRST_VERDICT
 
     def begin_again(self, step: int) -> None:
@@ -161,11 +167,26 @@ class _Watch(Every):
         estimate = self.verdict([view.theta_trace])
         if estimate.step_too_long:
             self.step_too_long, self.why = True, _bias_sentence(estimate, self.names)
+            self.artefacts = self._follow_the_step(estimate)
+            self._last_bias = estimate.bias
             return self.why
         if not estimate.open_points:
             self.converged = True
             return "theta and x are known well enough"
         return None
+
+    def _follow_the_step(self, estimate: Estimate) -> tuple[str, ...]:
+        """The parts of theta whose bias does not fall with the step: no data hold them.
+
+        A bias of the step is halved with it. A noise level that the data do not determine falls
+        with the root of every step, for ever: its logarithm moves by the same amount each time.
+        """
+        if self._last_bias is None:
+            return ()
+        large = np.abs(estimate.bias) > LARGEST_BIAS * estimate.tolerance
+        constant = np.abs(estimate.bias) > ARTEFACT * np.abs(self._last_bias)
+        found = zip(self.names, large & constant, strict=True)
+        return tuple(name for name, follows in found if follows)
 
     def verdict(self, traces: Sequence[PyTree]) -> Estimate:
         """What is known now."""

@@ -97,6 +97,7 @@ def fit_of(
     estimate: Estimate,
     observer: Observer,
     names: list[str],
+    artefacts: tuple[str, ...],
     reasons: tuple[str, ...],
     num_particles: int,
     converged: bool,
@@ -109,7 +110,7 @@ def fit_of(
     x_mean, x_sd, x_low, x_high = (
         _like(x, values) for values in _x_answers(observer, estimate.burn_in)
     )
-    doubts = _doubts(model, estimate, names, converged, status, message)
+    doubts = _doubts(estimate, names, artefacts, converged, status, message)
     for sentence in doubts:
         warnings.warn(sentence, ConvergenceWarning, stacklevel=3)
     trace = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
@@ -184,14 +185,21 @@ def _parameters(
 
 
 def _doubts(
-    model: Model,
     estimate: Estimate,
     names: list[str],
+    artefacts: tuple[str, ...],
     converged: bool,
     status: Status,
     message: str,
 ) -> tuple[str, ...]:
     found = []
+    if artefacts:
+        found.append(
+            f"{', '.join(artefacts)}: decided by the step size, not by the data: half the step "
+            "changes it as much as the whole one did. The likelihood has no maximum there (it "
+            "rises as a noise level goes to 0, for instance). Fix it at a value that is known or "
+            "estimated by other means"
+        )
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
     if flat:
         found.append(
