@@ -20,7 +20,7 @@ import numpy as np
 from zoo import constrained, gibbs, hamiltonian, products
 from zoo.base import Data, Found, rounded
 
-from pipla.problems.zoo.base import ANSWERS, Case
+from pipla.problems.zoo.base import ANSWERS, Case, fingerprint
 from pipla.problems.zoo.catalogue import catalogue
 
 METHODS: dict[str, Callable[[Data], Found]] = {
@@ -125,6 +125,7 @@ def stored(case: Case, found: Found) -> dict[str, Any]:
         "x_quantiles_error": error(found.x_quantiles_error, found.x_quantiles),
         "how": found.how,
         "identifiable": found.identifiable,
+        "data": fingerprint(case.data),
     }
 
 

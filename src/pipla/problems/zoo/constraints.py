@@ -95,7 +95,7 @@ def simplex_learned_noise() -> Case:
     y = spectra @ np.array([0.6, 0.3, 0.1, 0.0]) + 0.15 * rng.standard_normal(15)
     return Case(
         about="A mixture of four known spectra; the parts add up to 1 and the noise is learned.",
-        model=Model(Gaussian(Dense(spectra), y, None), Simplex()),
+        model=Model(Gaussian(Dense(jnp.asarray(spectra)), y, None), Simplex()),
         theta=number(0.0),
         x=zeros(4) + 0.25,
         data={"spectra": spectra, "y": y},
