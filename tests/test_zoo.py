@@ -11,7 +11,7 @@ from pipla import _checks
 from pipla.problems import zoo
 from pipla.problems.toy_model import exact_maximiser
 from pipla.problems.zoo.base import ANSWERS, fingerprint, stored
-from pipla.problems.zoo.catalogue import catalogue
+from pipla.problems.zoo.catalogue import cases
 
 pytestmark = pytest.mark.slow
 
@@ -22,12 +22,12 @@ def problems():
 
 
 def test_every_problem_has_an_answer():
-    assert list(stored()) == list(catalogue()) == zoo.names()
+    assert list(stored()) == list(cases()) == zoo.names()
     assert len(zoo.names()) >= 24
     assert ANSWERS.stat().st_size < 300_000
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", cases())
 def test_the_data_are_those_that_were_answered(problems, name):
     # NumPy may change its streams, scikit-learn its data: the stored answers were then of others.
     assert fingerprint(problems[name].data) == pytest.approx(stored()[name]["data"], rel=1e-9)
@@ -53,7 +53,7 @@ def starts(problems):
     return eqx.filter_jit(evaluate)({p.name: (p.model, p.theta, p.x) for p in problems.values()})
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", cases())
 def test_a_problem_starts_where_its_potential_is_finite(problems, starts, name):
     problem = problems[name]
     assert problem.about.endswith(".")
@@ -62,7 +62,7 @@ def test_a_problem_starts_where_its_potential_is_finite(problems, starts, name):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(starts[name]))
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", cases())
 def test_an_answer_fits_its_problem_and_is_accurate(problems, name):
     problem = problems[name]
     answer = problem.answer
