@@ -20,8 +20,8 @@ import numpy as np
 from zoo import constrained, gibbs, hamiltonian, products
 from zoo.base import Data, Found, rounded
 
-from pipla.problems.zoo.base import ANSWERS, Case
-from pipla.problems.zoo.catalogue import catalogue
+from pipla.problems.zoo.base import ANSWERS, Case, fingerprint
+from pipla.problems.zoo.catalogue import cases
 
 METHODS: dict[str, Callable[[Data], Found]] = {
     "laplace-location": products.laplace_location,
@@ -125,6 +125,7 @@ def stored(case: Case, found: Found) -> dict[str, Any]:
         "x_quantiles_error": error(found.x_quantiles_error, found.x_quantiles),
         "how": found.how,
         "identifiable": found.identifiable,
+        "data": fingerprint(case.data),
     }
 
 
@@ -135,13 +136,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     for name in names:
         began = time.perf_counter()
-        case = catalogue()[name]()
+        case = cases()[name]()
         found = METHODS[name](case.data)
         check_density(case, found)
         answers = json.loads(ANSWERS.read_text("utf-8")) if ANSWERS.exists() else {}
         answers[name] = stored(case, found)
-        answers = {key: answers[key] for key in catalogue() if key in answers}
-        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in answers.items()]
+        answers = {key: answers[key] for key in cases() if key in answers}
+        lines = [
+            f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}"
+            for key, value in answers.items()
+        ]
         ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
         with np.errstate(invalid="ignore", divide="ignore"):
             share = found.theta_error / found.theta_stderr

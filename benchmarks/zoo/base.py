@@ -86,7 +86,8 @@ def maximise(
 
 
 def rounded(values: Any, digits: int) -> Any:
-    """Numbers with so many significant digits, as nested lists."""
+    """Numbers with so many significant digits, as nested lists; "-inf" and "nan" as text."""
     if np.ndim(values):
         return [rounded(value, digits) for value in values]
-    return float(f"{float(values):.{digits}g}")
+    value = float(f"{float(values):.{digits}g}")
+    return value if np.isfinite(value) else str(value)  # JSON has no infinity

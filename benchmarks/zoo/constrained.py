@@ -67,7 +67,7 @@ class SimplexRule:
     """Gauss-Legendre nodes on the simplex of four parts, by Duffy's map of the cube.
 
     With u, v, w in (0, 1) the parts are u, (1-u) v, (1-u)(1-v) w and the rest, and the volume
-    element is (1-u)² (1-v). `first` is the part that u is.
+    element is (1-u)² (1-v).
     """
 
     def __init__(self, nodes: int) -> None:

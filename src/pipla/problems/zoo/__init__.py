@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from pipla import _checks
 from pipla.problems.zoo.base import LEVELS, Answer, ZooProblem, answer_to
-from pipla.problems.zoo.catalogue import catalogue
+from pipla.problems.zoo.catalogue import cases
 
 __all__ = ["LEVELS", "Answer", "ZooProblem", "all", "get", "names"]
 
 
 def names() -> list[str]:
     """The names of all problems, kind by kind."""
-    return list(catalogue())
+    return list(cases())
 
 
 def get(name: str) -> ZooProblem:
@@ -37,7 +37,7 @@ def get(name: str) -> ZooProblem:
         name: one of `names()`.
     """
     _checks.choice("name", name, tuple(names()))
-    case = catalogue()[name]()
+    case = cases()[name]()
     return ZooProblem(name, *case, answer_to(name, case))
 
 

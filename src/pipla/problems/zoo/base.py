@@ -115,6 +115,15 @@ def zeros(*shape: int) -> jax.Array:
     return jnp.zeros(shape, jnp.result_type(float))
 
 
+def fingerprint(data: Mapping[str, np.ndarray]) -> float:
+    """A number that changes with the data."""
+    total = 0.0
+    for values in data.values():
+        places = np.arange(1, values.size + 1)
+        total += float(np.sum(np.cos(places) * values.ravel()))
+    return total
+
+
 def answer_to(name: str, case: Case) -> Answer:
     """The stored answer, in the structure and shapes of theta and x."""
     found = stored()[name]

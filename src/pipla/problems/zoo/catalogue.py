@@ -9,7 +9,7 @@ from pipla.problems.zoo.base import Case
 
 
 @functools.cache
-def catalogue() -> dict[str, Callable[[], Case]]:
+def cases() -> dict[str, Callable[[], Case]]:
     """The functions that make the problems, kind by kind."""
     # Imported here, so that `import pipla` does not read files that few programs need.
     from pipla.problems.zoo import (

@@ -10,6 +10,7 @@ from pipla.models.likelihoods import Gaussian
 from pipla.models.model import Model
 from pipla.operators import Dense, Identity, Select
 from pipla.problems.zoo.base import Case, Kind, number, zeros
+from pipla.problems.zoo.locations import binomial
 from pipla.prox import Box, NonNegative, Simplex, UniformBox, UniformLogBox
 
 _kind = Kind()
@@ -39,15 +40,11 @@ def uniform_log_half_width() -> Case:
     data = {"trials": trials, "successes": successes}
     return Case(
         about="Log odds of 60 groups, uniform with a learned log half-width.",
-        model=Model(_binomial, UniformLogBox(), data=data),
+        model=Model(binomial, UniformLogBox(), data=data),
         theta=number(0.0),
         x=zeros(60),
         data=data,
     )
-
-
-def _binomial(theta: Array, x: Array, data: dict[str, Array]) -> Array:
-    return jnp.sum(data["trials"] * jnp.logaddexp(x, 0.0) - data["successes"] * x)
 
 
 @_kind.named("box-learned-noise")
@@ -95,7 +92,7 @@ def simplex_learned_noise() -> Case:
     y = spectra @ np.array([0.6, 0.3, 0.1, 0.0]) + 0.15 * rng.standard_normal(15)
     return Case(
         about="A mixture of four known spectra; the parts add up to 1 and the noise is learned.",
-        model=Model(Gaussian(Dense(spectra), y, None), Simplex()),
+        model=Model(Gaussian(Dense(jnp.asarray(spectra)), y, None), Simplex()),
         theta=number(0.0),
         x=zeros(4) + 0.25,
         data={"spectra": spectra, "y": y},

@@ -110,9 +110,7 @@ def tv_blur_learned_noise() -> Case:
 def tv_mask() -> Case:
     r"""As `tv-image`, with 40 of the 64 pixels seen, in noise .5."""
     rng = np.random.default_rng(54)
-    seen = np.zeros(64)
-    seen[rng.permutation(64)[:40]] = 1.0
-    seen = seen.reshape(8, 8)
+    seen = (rng.permutation(64).reshape(8, 8) < 40).astype(float)
     y = seen * (_image(rng) + 0.5 * rng.standard_normal((8, 8)))
     about = "Inpainting of an 8×8 image by total variation of learned strength."
     return _known_noise(about, Mask(jnp.asarray(seen)), y, 0.5, {"seen": seen})

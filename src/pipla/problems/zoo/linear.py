@@ -20,7 +20,7 @@ PROBLEMS = _kind.problems
 def _lasso(about: str, features: np.ndarray, y: np.ndarray, noise: float, start: float) -> Case:
     return Case(
         about=about,
-        model=Model(Gaussian(Dense(features), y, noise), LaplaceScale()),
+        model=Model(Gaussian(Dense(jnp.asarray(features)), y, noise), LaplaceScale()),
         theta=number(start),
         x=zeros(features.shape[1]),
         data={"features": features, "y": y, "noise": np.asarray(noise)},
@@ -86,7 +86,8 @@ def diabetes() -> Case:
     return Case(
         about="Bayesian lasso on scikit-learn's diabetes data; scale and noise are learned.",
         model=Model(
-            Gaussian(Dense(features), y, None, theta="noise"), LaplaceScale().on(theta="prior")
+            Gaussian(Dense(jnp.asarray(features)), y, None, theta="noise"),
+            LaplaceScale().on(theta="prior"),
         ),
         theta={"prior": number(0.0), "noise": number(0.0)},
         x=zeros(10),
@@ -102,7 +103,7 @@ def l1_learned_noise() -> Case:
     y = _observed(rng, features, 0.5, 0.8)
     return Case(
         about="Lasso with a fixed penalty; the noise is learned.",
-        model=Model(Gaussian(Dense(features), y, None), L1(2.0)),
+        model=Model(Gaussian(Dense(jnp.asarray(features)), y, None), L1(2.0)),
         theta=number(1.0),
         x=zeros(12),
         data={"features": features, "y": y, "weight": np.asarray(2.0)},
@@ -118,7 +119,7 @@ def elastic_net_learned_noise() -> Case:
     y = _observed(rng, features, 0.4, 1.0)
     return Case(
         about="Elastic net with fixed weights and correlated columns; the noise is learned.",
-        model=Model(Gaussian(Dense(features), y, None), ElasticNet(1.0, 3.0)),
+        model=Model(Gaussian(Dense(jnp.asarray(features)), y, None), ElasticNet(1.0, 3.0)),
         theta=number(1.0),
         x=zeros(10),
         data={"features": features, "y": y, "l1": np.asarray(1.0), "l2": np.asarray(3.0)},
@@ -134,7 +135,9 @@ def group_lasso() -> Case:
     y = features @ coefficients.ravel() + rng.standard_normal(60)
     return Case(
         about="Group lasso with ten groups of three; the strength is learned.",
-        model=Model(Gaussian(Dense(features, (10, 3)), y, 1.0), Strength(GroupLasso(axis=1))),
+        model=Model(
+            Gaussian(Dense(jnp.asarray(features), (10, 3)), y, 1.0), Strength(GroupLasso(axis=1))
+        ),
         theta=number(0.0),
         x=zeros(10, 3),
         data={"features": features, "y": y, "noise": np.asarray(1.0)},

@@ -54,14 +54,15 @@ def laplace_location_binomial() -> Case:
     data = {"trials": trials, "successes": successes}
     return Case(
         about="Log odds of 60 groups, Laplace around a learned location; few trials in each.",
-        model=Model(_binomial, LaplaceLocation(scale=1.0), data=data),
+        model=Model(binomial, LaplaceLocation(scale=1.0), data=data),
         theta=number(1.0),
         x=zeros(60),
         data=data,
     )
 
 
-def _binomial(theta: Array, x: Array, data: dict[str, Array]) -> Array:
+def binomial(theta: Array, x: Array, data: dict[str, Array]) -> Array:
+    """Numbers of successes in trials with log odds x, as a potential."""
     return jnp.sum(data["trials"] * jnp.logaddexp(x, 0.0) - data["successes"] * x)
 
 

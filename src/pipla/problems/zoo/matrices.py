@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 
 from pipla.models.likelihoods import Gaussian
@@ -34,13 +35,11 @@ def nuclear_completion() -> Case:
     r"""The potential of x is $e^\theta |x|_* - 120\,\theta$; 84 of 12×10 entries in noise .3."""
     rng = np.random.default_rng(61)
     low_rank = rng.standard_normal((12, 2)) @ rng.standard_normal((2, 10))
-    seen = np.zeros(120)
-    seen[rng.permutation(120)[:84]] = 1.0
-    seen = seen.reshape(12, 10)
+    seen = (rng.permutation(120).reshape(12, 10) < 84).astype(float)
     y = seen * (low_rank + 0.3 * rng.standard_normal((12, 10)))
     return Case(
         about="Completion of a 12×10 matrix by a nuclear norm of learned strength.",
-        model=Model(Gaussian(Mask(seen), y, 0.3), NuclearStrength(normalised=True)),
+        model=Model(Gaussian(Mask(jnp.asarray(seen)), y, 0.3), NuclearStrength(normalised=True)),
         theta=number(0.0),
         x=zeros(12, 10),
         data={"y": y, "seen": seen, "noise": np.asarray(0.3)},
