@@ -35,7 +35,7 @@ from pipla.engine.run import resume, run
 from pipla.engine.save import Save
 from pipla.engine.storage import load
 from pipla.engine.sweep import SweepResult, sweep
-from pipla.fitting import Fit, fit
+from pipla.fitting import Extrapolation, Fit, extrapolate, fit
 from pipla.imaging.restoration import Restoration, restore
 from pipla.models import likelihoods
 from pipla.models.likelihoods import Gaussian as GaussianLikelihood
@@ -62,6 +62,7 @@ __all__ = [
     "Adaptive",
     "Annealed",
     "ConvergenceWarning",
+    "Extrapolation",
     "Fit",
     "GaussianLikelihood",
     "MapEstimate",
@@ -76,6 +77,7 @@ __all__ = [
     "__version__",
     "blur",
     "enable_cache",
+    "extrapolate",
     "fit",
     "hooks",
     "likelihoods",

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pipla._extras import MissingExtraError
-from pipla.cli import deblur, demo, denoise, experiment, inpaint
+from pipla.cli import deblur, demo, denoise, experiment, inpaint, zoo
 
 app = typer.Typer(
     help="Maximum marginal likelihood in latent variable models with kinks.",
@@ -24,6 +24,11 @@ experiments = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(experiments, name="experiment")
+problems = typer.Typer(
+    help="Small problems whose answers are known, and how far off a fit of them is.",
+    no_args_is_help=True,
+)
+app.add_typer(problems, name="zoo")
 
 
 @app.callback(invoke_without_command=True)
@@ -73,3 +78,5 @@ app.command("report")(one_line_errors(experiment.report))
 experiments.command("list")(one_line_errors(experiment.list_all))
 experiments.command("run")(one_line_errors(experiment.run))
 experiments.command("compare")(one_line_errors(experiment.compare))
+problems.command("list")(one_line_errors(zoo.list_all))
+problems.command("run")(one_line_errors(zoo.run))

@@ -1,0 +1,56 @@
+"""`pipla zoo list` and `pipla zoo run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def list_all() -> None:
+    """List the problems."""
+    from pipla.problems import zoo
+    from pipla.report import Table
+
+    rows = [(problem.name, problem.about) for problem in zoo.all()]
+    print(Table(("name", "what"), rows).text())
+
+
+def run(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which problems; all by default.")
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            help="Put these beside fit, with as many gradients: PIPGLA, MYIPLA, PIPULA, MYPGD, "
+            "recommended; separated by commas."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the table as a page there.")] = None,
+    float64: Annotated[bool, typer.Option("--float64", help="Double precision.")] = False,
+) -> None:
+    """Fit problems whose answers are known, and show how far off the fits are."""
+    import jax
+
+    if float64:  # before the first array is made
+        jax.config.update("jax_enable_x64", True)
+    from pipla.experiments.zoo import measure, table
+    from pipla.report import Section, write_page
+
+    peers = [] if algorithm is None else [each.strip() for each in algorithm.split(",")]
+    rows = []
+    for row in measure(names, peers, seed):
+        rows.append(row)
+        print(f"{row.problem} {row.algorithm}: {row.verdict}", flush=True)
+    found = table(rows)
+    print(f"\n{found.text()}\n\n{found.caption}")
+    fits = [row for row in rows if row.algorithm == "fit"]
+    right = sum(row.right for row in fits)
+    silent = sum(row.verdict == "WRONG" for row in fits)
+    words = f"fit is right on {right} of {len(fits)}, and wrong without a word on {silent}."
+    print(words)
+    if out is not None:
+        print(f"page: {write_page(out, 'The zoo', words, [Section('Errors', [found])])}")

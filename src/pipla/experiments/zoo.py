@@ -1,0 +1,208 @@
+"""How well an algorithm does on the problems of the zoo, whose answers are known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from pipla import _checks, algorithms
+from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.engine.result import Status
+from pipla.engine.run import run
+from pipla.engine.save import Save
+from pipla.fitting import fit
+from pipla.fitting.fitter import MANY_PARTICLES
+from pipla.problems import zoo
+from pipla.problems.zoo import Answer, ZooProblem
+from pipla.report import Cell, Table, fixed
+from pipla.tuning import TheoryWarning
+from pipla.tuning.rule import recommended
+
+#: What counts as right: theta in standard errors, or relative where that is more; means of x in
+#: sds, sds relative. Each plus twice the Monte-Carlo errors.
+THETA, THETA_RELATIVE, MEAN, SD = 0.1, 0.01, 0.1, 0.05
+#: The algorithms that can be put beside `fit`: they get the gradients that it took.
+PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "recommended")
+
+
+class Row(NamedTuple):
+    """One algorithm on one problem.
+
+    Attributes:
+        problem, algorithm: which.
+        theta_error: the largest error of a part of theta, in its standard errors.
+        mean_error: the largest error of a posterior mean, in sds.
+        sd_error: the largest relative error of a posterior sd.
+        right: whether all three are small enough.
+        claimed: whether the algorithm itself says that it has arrived, without a warning.
+        evaluations: of the gradient, over all particles.
+        seconds: of the steps.
+        words: what it says against its own answer.
+    """
+
+    problem: str
+    algorithm: str
+    theta_error: float
+    mean_error: float
+    sd_error: float
+    right: bool
+    claimed: bool
+    evaluations: int
+    seconds: float
+    words: str
+
+    @property
+    def verdict(self) -> str:
+        """In a word; `WRONG` is wrong without a word."""
+        if self.right:
+            return "right" if self.claimed else "right, unsure"
+        return "WRONG" if self.claimed else "wrong, said so"
+
+
+def measure(
+    names: Sequence[str] | None = None, peers: Sequence[str] = (), seed: int = 0
+) -> Iterator[Row]:
+    """`pipla.fit` on the problems of these names (all by default), and peers beside it."""
+    for peer in peers:
+        _checks.choice("algorithm", peer, PEERS)
+    for name in names or zoo.names():
+        problem = zoo.get(name)
+        key = jax.random.key(seed)
+        row = _fitted(problem, key)
+        yield row
+        for peer in peers:
+            yield _run(problem, peer, row.evaluations, key)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows as a table."""
+    columns = ("problem", "algorithm", "theta", "mean", "sd", "gradients", "s", "verdict")
+    cells = [
+        (
+            row.problem,
+            row.algorithm,
+            fixed(row.theta_error, 3),
+            fixed(row.mean_error, 3),
+            fixed(row.sd_error, 3),
+            Cell(f"{row.evaluations:.1e}", row.evaluations),
+            fixed(row.seconds, 1),
+            Cell(row.verdict, float(row.right), "flag" if row.verdict == "WRONG" else ""),
+        )
+        for row in rows
+    ]
+    caption = (
+        "Largest errors: theta in its standard errors, means of x in sds, sds of x relative. "
+        "WRONG is wrong without a warning."
+    )
+    return Table(columns, cells, caption)
+
+
+def _fitted(problem: ZooProblem, key: Any) -> Row:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = fit(problem.model, theta=problem.theta, x=problem.x, key=key)
+    return _row(
+        problem,
+        "fit",
+        (found.theta, found.theta_mcse, found.x_mean, found.x_sd),
+        found.converged and not found.warnings,
+        found.evaluations,
+        found.seconds,
+        "; ".join(found.warnings),
+    )
+
+
+def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
+    """A peer, from the same start, for as many gradients."""
+    model, theta = problem.model, problem.theta
+    spread = jax.random.normal(jax.random.key(1), (MANY_PARTICLES,))
+    particles = jax.tree.map(
+        lambda leaf: leaf + 1e-3 * spread.reshape(-1, *[1] * jnp.ndim(leaf)), problem.x
+    )
+    quantity: Callable[[PyTree, PyTree], PyTree] | None = None
+    with warnings.catch_warnings():
+        for category in (ConvergenceWarning, TheoryWarning):
+            warnings.simplefilter("ignore", category)
+        if name == "recommended":
+            rule = recommended(model)
+            algorithm, quantity = rule.algorithm, rule.back
+            model, particles = rule.model, rule.start(theta, particles)
+        else:
+            algorithm = getattr(algorithms, name)()
+        result = run(
+            model,
+            algorithm,
+            theta=theta,
+            particles=particles,
+            num_steps=max(evaluations // MANY_PARTICLES, 100),
+            key=key,
+            save=Save(quantity=quantity),
+        )
+    sd = jax.tree.map(np.sqrt, result.x_variance)
+    claimed = result.status is Status.COMPLETED and not result.warnings
+    answers = (result.theta, result.theta_stderr, result.x_mean, sd)
+    words = "; ".join(result.warnings)
+    return _row(problem, name, answers, claimed, evaluations, result.seconds, words)
+
+
+def _row(
+    problem: ZooProblem,
+    algorithm: str,
+    answers: tuple[PyTree, PyTree, PyTree, PyTree],
+    claimed: bool,
+    evaluations: int,
+    seconds: float,
+    words: str,
+) -> Row:
+    """The errors of an answer, and whether they are small enough."""
+    known = problem.answer
+    theta, mcse, mean, sd = map(_flat, answers)
+    errors = _errors(known, theta, mean, sd)
+    stderr = _flat(known.theta_stderr)
+    allowed = np.maximum(THETA * stderr, THETA_RELATIVE * np.abs(_flat(known.theta)))
+    slack = 2 * np.hypot(mcse, _flat(known.theta_error))
+    holds = np.abs(theta - _flat(known.theta)) <= allowed + slack
+    right = bool(
+        known.identifiable
+        and np.all(holds)
+        and np.all(errors[1] <= MEAN + 2 * _flat(known.x_mean_error) / _flat(known.x_sd))
+        and np.all(errors[2] <= SD + 2 * _flat(known.x_sd_error) / _flat(known.x_sd))
+    )
+    theta_error, mean_error, sd_error = (float(np.max(each, initial=0.0)) for each in errors)
+    return Row(
+        problem.name,
+        algorithm,
+        theta_error,
+        mean_error,
+        sd_error,
+        right,
+        claimed,
+        evaluations,
+        seconds,
+        words,
+    )
+
+
+def _errors(
+    known: Answer, theta: np.ndarray, mean: np.ndarray, sd: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of theta in standard errors, of means in sds, of sds relative; 0 where nothing is known."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        each = (
+            np.abs(theta - _flat(known.theta)) / _flat(known.theta_stderr),
+            np.abs(mean - _flat(known.x_mean)) / _flat(known.x_sd),
+            np.abs(sd / _flat(known.x_sd) - 1),
+        )
+    first, second, third = (np.where(np.isfinite(error), error, 0.0) for error in each)
+    return first, second, third
+
+
+def _flat(tree: PyTree) -> np.ndarray:
+    leaves = [np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate(leaves)
