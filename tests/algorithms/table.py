@@ -143,6 +143,7 @@ ROWS = [
     row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
     row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
     row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
+    row("IRPL", pipla.IRPL, STEP | {"first": 3.0, "change_after": 4.0}, case=parts),
     row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
     row("PIPGLA image", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=image),
     row(
@@ -169,6 +170,7 @@ RUN_ROWS = [
         "Metropolis",
         "adaptive",
         "RPL",
+        "IRPL",
         "SKROCK",
         "PIPGLA image",
     )

@@ -304,8 +304,25 @@ def test_the_unit_of_time_is_the_square_of_a_length():
         (prox.L1(10.0), 0.01),
         (prox.ElasticNet(10.0, 0.0), 0.01),
         (prox.ElasticNet(0.0, 4.0), 0.25),
-        (prox.ElasticNet(0.0, 0.0), 1.0),
+        (prox.ElasticNet(0.0, 0.0), np.inf),
         (prox.SquaredL2(4.0), 0.25),
     ):
         np.testing.assert_allclose(term.time_unit(jnp.zeros(()), x), unit)
         assert term.finite
+
+
+def test_the_unit_of_time_of_groups_matrices_and_constraints():
+    matrix = jnp.ones((2, 5))
+    for term, unit in (
+        (prox.GroupLasso(2.0, axis=1), 6 / 2 / 4),  # an element's variance is (k + 1)/w²
+        (prox.NuclearNorm(2.0), 5 / 4),
+        (prox.NonNegative(), np.inf),
+        (prox.Box(0.0, 6.0), 3.0),
+        (prox.Simplex(5.0), 0.25),
+        (prox.UniformBox(), 3.0),
+        (prox.UniformLogBox(), np.exp(6.0) / 3),
+        (prox.L1(2.0).on(x=0) + prox.NonNegative().on(x=1), (0.25, np.inf)),
+    ):
+        at = (matrix, matrix) if isinstance(unit, tuple) else matrix
+        found = term.time_unit(jnp.asarray(3.0), at)
+        np.testing.assert_allclose(jax.tree.leaves(found), jax.tree.leaves(unit))

@@ -107,7 +107,13 @@ def _typical(model: Model, theta: PyTree, x: PyTree) -> Array:
 
 
 def _exact_flow(model: Model, theta: PyTree, start: PyTree, time: PyTree, noise: Noise) -> PyTree:
-    """One particle after the other: a Fourier transform fills a core, and works in its cache."""
+    """The particles after `time`: vectors together, which makes their rotations one product.
+
+    Images one after the other: a Fourier transform fills a core, and works in its cache.
+    """
+    if _trees.first(start).ndim <= 1:
+        flow = jax.vmap(model.smooth.flow, in_axes=(None, 0, None, 0))
+        return flow(theta, start, time, noise.particles)
 
     def one(i: Array, particles: Array) -> Array:
         x, push = (

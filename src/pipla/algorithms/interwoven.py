@@ -73,7 +73,7 @@ class Curvature(NamedTuple):
         damped = self.hessian + jnp.diag(jnp.abs(self.gradient) / longest)
         size = jnp.sqrt(jnp.abs(jnp.diagonal(damped)))
         size = jnp.where(size > 0, size, 1.0)
-        values, vectors = jnp.linalg.eigh(damped / size[:, None] / size)
+        values, vectors = jnp.linalg.eigh(damped / size[:, None] / size[None])
         values = jnp.maximum(jnp.abs(values), 1e-3)
         step = -DAMPING * (vectors @ ((vectors.T @ (gradient / size)) / values)) / size
         return jnp.clip(step, -longest / 2, longest / 2)
@@ -96,10 +96,11 @@ def interweave(
     longest = longest_moves(model, theta)
     waiting = curvature.steps < WAIT
 
+    # Infinite where all particles are at the kink; the bound makes it a step.
     centred = _closed_form(model, theta, particles)
     centred = jax.tree.map(
         lambda new, old, most: jnp.where(
-            waiting | ~jnp.isfinite(new), old, old + jnp.clip(new - old, -most, most)
+            waiting | jnp.isnan(new), old, old + jnp.clip(new - old, -most, most)
         ),
         centred,
         theta,

@@ -31,7 +31,7 @@ REFRESH_AFTER = 5
 #: Without a matrix, the step is at most this part of the shortest time of the likelihood.
 EXPLICIT_STEP = 0.1
 #: The longest unit of time near a constraint, in squared lengths of the layer there.
-WALL_UNITS = 5.0
+WALL_UNITS = 2.5
 #: The longest drift of an element in one step, in lengths of the prior: far from the answer the
 #: curvature may be too small by any factor (of $e^x$, say), and a Newton step too long.
 LONGEST_DRIFT = 1.0
@@ -79,7 +79,7 @@ class Surrogate(eqx.Module):
         units = _resolving_walls(model, theta, particles, units)
         root = _flat_root(units, one)
         # A direction that the data do not see, or in which the likelihood is not convex, is free.
-        values, rotation = jnp.linalg.eigh(root[:, None] * (mean + mean.T) / 2 * root)
+        values, rotation = jnp.linalg.eigh(root[:, None] * (mean + mean.T) / 2 * root[None])
         return cls(units, lengths, jnp.maximum(values, 0), rotation, steps)
 
     @classmethod
@@ -121,11 +121,11 @@ class Surrogate(eqx.Module):
     def flow(self, particles: PyTree, gradients: PyTree, time: PyTree, noise: PyTree) -> PyTree:
         """Where the particles are after `time`; `noise` is $\\sqrt{2 h}\\, \\xi$."""
         one = _trees.first(particles)
-        root = _flat_root(self.units, one)
+        root = _flat_root(self.units, one)[None]
         # The same for every leaf: `time` is a multiple of the units.
         steps = jax.tree.leaves(jax.tree.map(jnp.divide, time, self.units))[0]
-        decay = mean_decay(self.eigenvalues * steps)
-        spread = jnp.sqrt(mean_decay(2 * self.eigenvalues * steps))
+        exponent = jnp.atleast_1d(self.eigenvalues)[None] * steps
+        decay, spread = mean_decay(exponent), jnp.sqrt(mean_decay(2 * exponent))
         flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
         drift, push = flat(gradients) * root, flat(noise) / root
         if self.rotation is None:

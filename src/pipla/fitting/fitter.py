@@ -104,12 +104,14 @@ def fit(
         driver = Driver(program, save, 0)
         history, status, message = driver.drive(history, max_steps, [*hooks, watch])
         halved_enough = len(reasons) == MOST_HALVINGS or bool(watch.artefacts)
-        if status is not Status.STOPPED or not watch.step_too_long or halved_enough:
+        too_late = history.step + FIRST_VERDICT > max_steps
+        if status is not Status.STOPPED or not watch.step_too_long or halved_enough or too_late:
             break
         algorithm = algorithm.rescaled(0.5)
         program = Program(model, as_dtype(Paired(algorithm), particles), key)
         reasons.append(f"after {history.step} steps the step size was halved: {watch.why}")
         watch.begin_again(history.step)
+    watch.look(history.step, history.carry.state.particles)
     return fit_of(
         model,
         theta,
@@ -156,7 +158,7 @@ class _Watch(Every):
     def __call__(self, view: View) -> str | None:
         if not self.is_due(view):
             return None
-        self.observer.add(Look(view.step, np.stack([_flat(lane) for lane in view.particles])))
+        self.look(view.step, view.particles)
         scores = self._scores(view.theta.fine, view.particles.fine)
         self.observer.scores.append((view.step, scores))
         if self.max_seconds is not None and view.seconds > self.max_seconds:
@@ -174,6 +176,11 @@ class _Watch(Every):
             self.converged = True
             return "theta and x are known well enough"
         return None
+
+    def look(self, step: int, particles: PyTree) -> None:
+        """Keep what is wanted of these particles, if it is not kept already."""
+        if not self.observer.means or self.observer.means[-1][0] < step:
+            self.observer.add(Look(step, np.stack([_flat(lane) for lane in particles])))
 
     def _follow_the_step(self, estimate: Estimate) -> tuple[str, ...]:
         """The parts of theta whose bias does not fall with the step: no data hold them.

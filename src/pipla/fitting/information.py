@@ -121,7 +121,7 @@ def _scores(
 
     gradients = jax.vmap(jax.grad(potential), in_axes=(None, 0))(flat, particles)
     hessians = jax.vmap(jax.hessian(potential), in_axes=(None, 0))(flat, particles)
-    centred = gradients - jnp.mean(gradients, axis=0)
+    centred = gradients - jnp.mean(gradients, axis=0, keepdims=True)
     covariance = centred.T @ centred / (len(gradients) - 1)
     return covariance, jnp.mean(hessians, axis=0)
 

@@ -108,7 +108,9 @@ class Observer:
 
     def particle_means(self, burn_in: int) -> Float[np.ndarray, "t 2 2 w"]:
         """Mean and mean square over particles, per lane, of the watched elements at each look."""
-        return np.stack([pair for step, pair in self.means if step > burn_in])
+        return np.stack(
+            [pair for step, pair in self.means if step > burn_in] or [self.means[-1][1]]
+        )
 
 
 def split_rhat(samples: Float[np.ndarray, "t n d"]) -> Float[np.ndarray, " d"]:

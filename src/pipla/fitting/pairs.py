@@ -1,9 +1,9 @@
 r"""A step size and its half side by side, with shared randomness.
 
-What a step size does to the answer is of first order in it, so that the answer without it is
-$2\hat\theta_{h/2} - \hat\theta_h$. Two runs with noise of their own would more than double its
-variance. Here the noise of a coarse step is that of the two fine ones it spans, the paths stay
-together, and most of the noise leaves with the difference.
+What a step size does to the answer is a power of it, so that the answer without it can be
+extrapolated: $2\hat\theta_{h/2} - \hat\theta_h$ for the first power. Two runs with noise of
+their own would more than double its variance. Here the noise of a coarse step is that of the two
+fine ones it spans, the paths stay together, and most of the noise leaves with the difference.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ class Both(NamedTuple):
     fine: PyTree
 
 
-def extrapolated(both: PyTree) -> PyTree:
-    """What the two say of a step size of 0."""
-    return jax.tree.map(lambda coarse, fine: 2 * fine - coarse, both[0], both[1])
+def extrapolated(both: PyTree, order: float = 1.0) -> PyTree:
+    r"""What the two say of a step size of 0, for a bias of this order in it.
+
+    With a bias $b h^p$ that is $\theta_{h/2} + (\theta_{h/2} - \theta_h)/(2^p - 1)$.
+    """
+    weight = 1 / (2**order - 1)
+    return jax.tree.map(lambda coarse, fine: fine + weight * (fine - coarse), both[0], both[1])
 
 
 class PairState(eqx.Module):

@@ -18,7 +18,7 @@ from pipla.engine.driver import History
 from pipla.engine.result import Status
 from pipla.fitting.observer import Observer
 from pipla.fitting.summary import summary_of
-from pipla.fitting.verdict import Estimate
+from pipla.fitting.verdict import Estimate, answer_for_x
 from pipla.models.model import Model
 
 #: Half of the width of a 95 % interval, in standard errors.
@@ -108,7 +108,7 @@ def fit_of(
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
     x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
     x_mean, x_sd, x_low, x_high = (
-        _like(x, values) for values in _x_answers(observer, estimate.burn_in)
+        _like(x, values) for values in answer_for_x(observer, estimate.burn_in)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
     for sentence in doubts:
@@ -141,19 +141,6 @@ def fit_of(
         compile_seconds=history.compile_seconds,
         algorithm=algorithm,
     )
-
-
-def _x_answers(observer: Observer, burn_in: int) -> list[np.ndarray]:
-    """Mean, sd and two quantiles of x.
-
-    They are those of the smaller step. To extrapolate each of them would add more noise than it
-    removes bias: with the two paths apart, up to five times the variance.
-    """
-    moments = observer.moments(burn_in)
-    mean, sd = moments.mean[1], np.sqrt(moments.squares[1] / moments.number)
-    samples = observer.samples(burn_in)[:, 1]
-    low, high = np.quantile(samples.reshape(-1, samples.shape[-1]), [0.05, 0.95], axis=0)
-    return [mean, sd, low, high]
 
 
 def _like(tree: PyTree, values: np.ndarray) -> PyTree:

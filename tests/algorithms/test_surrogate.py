@@ -1,0 +1,186 @@
+"""The Gaussian in the place of a likelihood, and theta's interwoven move, against exact answers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+import pipla
+from pipla.algorithms.interwoven import WAIT, Curvature, interweave
+from pipla.algorithms.surrogate import REFRESH_AFTER, Surrogate
+from pipla.prox import L1, Box, LaplaceLocation, Strength
+
+RNG = np.random.default_rng(0)
+ROOT = RNG.normal(size=(6, 4))
+MATRIX = ROOT.T @ ROOT
+CENTRE = RNG.normal(size=4)
+START = jnp.zeros((), jnp.int32)
+
+
+def quadratic(theta, x, data):
+    return 0.5 * (x - data["c"]) @ data["a"] @ (x - data["c"])
+
+
+MODEL = pipla.Model(quadratic, Strength(L1()), {"a": MATRIX, "c": CENTRE})
+THETA = jnp.asarray(0.3)
+CLOUD = jnp.asarray(RNG.normal(size=(8, 4)))
+
+
+def flowed(noise, time=0.7):
+    surrogate = Surrogate.measured(MODEL, THETA, CLOUD, START)
+    gradients = MODEL.gradients(THETA, CLOUD).particles
+    scale = surrogate.scale(MODEL, THETA, CLOUD)
+    return surrogate.flow(CLOUD, gradients, time * scale, noise), time * float(scale)
+
+
+def test_without_noise_a_quadratic_decays_exactly():
+    moved, time = flowed(jnp.zeros_like(CLOUD), 0.02)
+    decay = scipy.linalg.expm(-time * MATRIX)
+    np.testing.assert_allclose(moved, CENTRE + (np.asarray(CLOUD) - CENTRE) @ decay, rtol=1e-10)
+
+
+def test_the_noise_has_the_covariance_of_the_diffusion():
+    rest, time = flowed(jnp.zeros_like(CLOUD))
+    pushes = jnp.concatenate([jnp.sqrt(2 * time) * jnp.eye(4), jnp.zeros((4, 4))])
+    moved, _ = flowed(pushes)
+    columns = np.asarray(moved - rest)[:4].T  # the linear map from normals to x
+    exact = scipy.linalg.solve(MATRIX, np.eye(4) - scipy.linalg.expm(-2 * time * MATRIX))
+    np.testing.assert_allclose(columns @ columns.T, exact, rtol=1e-10)
+
+
+def test_parts_of_x_have_units_of_their_own():
+    """A dict of two parts whose priors differ by 100 in length is the same flow as a vector."""
+
+    def smooth(theta, x, data):
+        return quadratic(theta, jnp.concatenate([x["u"], x["v"]]), data)
+
+    term = L1(1.0).on(x="u") + L1(100.0).on(x="v")
+    model = pipla.Model(smooth, term, MODEL.data)
+    cloud = {"u": CLOUD[:, :2], "v": CLOUD[:, 2:]}
+    surrogate = Surrogate.measured(model, THETA, cloud, START)
+    assert float(surrogate.units["u"]) == 1.0
+    assert float(surrogate.units["v"]) == pytest.approx(1e-4)
+    gradients = model.gradients(THETA, cloud).particles
+    scale = surrogate.scale(model, THETA, cloud)
+    time = jax.tree.map(lambda unit: 0.01 * unit, scale)
+    zero = jax.tree.map(jnp.zeros_like, cloud)
+    moved = surrogate.flow(cloud, gradients, time, zero)
+    metric = np.diag([1.0, 1.0, 1e-4, 1e-4])
+    decay = scipy.linalg.expm(-0.01 * metric @ MATRIX)
+    exact = CENTRE + (np.asarray(CLOUD) - CENTRE) @ decay.T
+    np.testing.assert_allclose(jnp.concatenate([moved["u"], moved["v"]], 1), exact, rtol=1e-8)
+
+
+def test_it_is_measured_anew_at_doubling_intervals():
+    def smooth(theta, x, data):
+        return 0.5 * jnp.exp(theta) * jnp.sum(x**2)
+
+    model = pipla.Model(smooth, L1())
+    surrogate = Surrogate.measured(model, THETA, CLOUD, START)
+    changes = []
+    for step in range(9 * REFRESH_AFTER):
+        theta = jnp.asarray(0.01 * step)
+        before, surrogate = surrogate, surrogate.refreshed(model, theta, CLOUD)
+        if float(surrogate.eigenvalues[0]) != float(before.eigenvalues[0]):
+            changes.append(step)
+    assert changes == [REFRESH_AFTER * factor for factor in (1, 2, 4, 8)]
+
+
+def test_a_wall_that_the_data_press_against_shortens_the_step():
+    def smooth(theta, x, data):
+        return 0.5 * jnp.sum((x - data) ** 2)
+
+    near = pipla.Model(smooth, Box(-1.0, 1.0), jnp.zeros(4))
+    far = pipla.Model(smooth, Box(-1.0, 1.0), jnp.asarray([0.0, 0.0, 0.0, 30.0]))
+    inside = jnp.clip(CLOUD, -1, 1)
+    units = [float(Surrogate.measured(m, THETA, inside, START).units) for m in (near, far)]
+    assert units[0] == pytest.approx(1 / 3)
+    slope = np.mean((np.asarray(inside)[:, 3] - 30.0) ** 2)
+    assert units[1] == pytest.approx(2.5 / slope)
+
+
+def test_reflection_at_walls_samples_a_truncated_normal():
+    """Six errors of about 3 × 64 × 2000/50 independent draws: once in 10⁸ runs, and the bias."""
+    model = pipla.Model(lambda t, x, d: 0.5 * jnp.sum((x - 1.5) ** 2), Box(-1.0, 1.0))
+    algorithm = pipla.RPL(0.02, theta_update="frozen", first=1.0, antithetic=False)
+    result = pipla.run(
+        model,
+        algorithm,
+        theta=jnp.zeros(()),
+        particles=jnp.zeros((64, 3)),
+        num_steps=4000,
+        key=jax.random.key(0),
+        save=pipla.Save(5),
+    )
+    from scipy.stats import truncnorm
+
+    exact = truncnorm(-2.5, -0.5, loc=1.5)
+    assert float(np.mean(result.x_mean)) == pytest.approx(exact.mean(), abs=0.03)
+    assert float(np.mean(np.sqrt(result.x_variance))) == pytest.approx(exact.std(), rel=0.05)
+
+
+# The interwoven move. #
+
+
+def waited(theta):
+    return Curvature.unknown(theta)._replace(steps=jnp.asarray(WAIT))
+
+
+def test_theta_waits_for_the_particles():
+    unknown = Curvature.unknown(THETA)
+    after = interweave(MODEL, THETA, CLOUD, CLOUD, unknown)
+    assert float(after.theta) == float(THETA)
+    np.testing.assert_allclose(after.particles, CLOUD, rtol=1e-12)
+
+
+def test_it_is_the_closed_form_and_half_a_newton_step():
+    after = interweave(MODEL, THETA, CLOUD, 2 * CLOUD, waited(THETA))
+    closed = np.log(4 / np.mean(np.abs(CLOUD).sum(axis=1)))
+
+    def mean(s, cloud):  # the particles at strength e^s, their z held
+        moved = jnp.exp(closed - s) * cloud
+        return jnp.mean(jax.vmap(lambda x: quadratic(None, x, MODEL.data))(moved))
+
+    slope = jax.grad(mean)(closed, CLOUD)
+    bend = jax.grad(jax.grad(mean))(closed, CLOUD[:4])
+    share = 1 / 20  # the first values are averaged with the zeros of an unknown curvature
+    damped = share * bend + abs(share * slope)
+    step = np.clip(-0.5 * slope / abs(damped), -0.5, 0.5)
+    np.testing.assert_allclose(after.theta, closed + step, rtol=1e-10)
+    factor = np.exp(-step)
+    np.testing.assert_allclose(after.particles, factor * CLOUD, rtol=1e-10)
+    np.testing.assert_allclose(after.images, factor * 2 * CLOUD, rtol=1e-10)
+
+
+def test_no_move_is_longer_than_is_safe():
+    tiny = 1e-9 * CLOUD  # the closed form would send the strength to 10⁹
+    after = interweave(MODEL, THETA, tiny, None, waited(THETA))
+    assert abs(float(after.theta - THETA)) <= 1.5
+    zero = interweave(MODEL, THETA, jnp.zeros_like(CLOUD), None, waited(THETA))
+    assert np.isfinite(zero.theta)
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_the_median_halves_the_elements(count):
+    values = jnp.asarray(RNG.normal(size=(count, 3)))
+    found = float(LaplaceLocation().closed_form(THETA, values))
+    assert int(np.sum(values < found)) <= values.size / 2 <= int(np.sum(values <= found))
+
+
+def test_many_numbers_in_theta_are_refused():
+    with pytest.raises(ValueError, match="201 numbers, and theta_update='interwoven' takes at"):
+        Curvature.unknown(jnp.zeros(201))
+
+
+def test_terms_that_can_do_neither_are_refused():
+    class Own(pipla.prox.base.ClosedForm):
+        def value(self, theta, x):
+            return jnp.sum(jnp.abs(x)) + 0 * theta
+
+        def prox(self, theta, x, lam_theta, lam_x):
+            return theta, x
+
+    model = pipla.Model(quadratic, Own(), MODEL.data)
+    with pytest.raises(TypeError, match="closed-form theta or a non-centred form"):
+        interweave(model, THETA, CLOUD, None, waited(THETA))

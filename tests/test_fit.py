@@ -1,0 +1,227 @@
+"""`pipla.fit` on problems whose answers are known, and what it says when it should not be believed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pipla
+from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.experiments.zoo import Row, measure, table
+from pipla.fitting.information import covariance_of
+from pipla.fitting.observer import Block, Look, Observer, split_rhat
+from pipla.models.likelihoods import Gaussian
+from pipla.operators import Identity
+from pipla.problems import zoo
+from pipla.prox import LaplaceScale
+
+pytestmark = pytest.mark.slow
+
+#: One of each kind; `pipla zoo run` has them all.
+NAMES = ("laplace-location", "lasso", "diabetes", "poisson-regression", "uniform-half-width")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def row(request):
+    return next(measure([request.param]))
+
+
+def test_it_is_right_and_says_so(row):
+    """Theta within .1 of its standard error, means within .1 sd, sds within 5 %: one fixed seed."""
+    assert row.verdict == "right", row
+
+
+LASSO = zoo.get("lasso")
+
+
+@pytest.fixture(scope="module")
+def lasso():
+    return pipla.fit(LASSO.model, theta=LASSO.theta, x=LASSO.x)
+
+
+def test_the_standard_error_is_that_of_the_information(lasso):
+    assert lasso.theta_stderr == pytest.approx(float(LASSO.answer.theta_stderr), rel=0.05)
+    low, high = lasso.theta_interval
+    half = 1.96 * np.hypot(lasso.theta_stderr, lasso.theta_mcse)
+    assert float(high - low) == pytest.approx(2 * half, rel=1e-3)
+
+
+def test_intervals_of_x_are_quantiles(lasso):
+    low, high = lasso.x_interval
+    known = LASSO.answer
+    np.testing.assert_allclose(low, known.x_quantiles[0], atol=0.15 * known.x_sd.max())
+    np.testing.assert_allclose(high, known.x_quantiles[2], atol=0.15 * known.x_sd.max())
+
+
+def test_equal_keys_give_equal_fits(lasso):
+    again = pipla.fit(LASSO.model, theta=LASSO.theta, x=LASSO.x, key=jax.random.key(0))
+    assert float(again.theta) == float(lasso.theta)
+    np.testing.assert_array_equal(again.x_sd, lasso.x_sd)
+
+
+@pytest.mark.parametrize("shift", [-5.0, 5.0, 20.0])
+def test_far_starts_end_at_the_same_answer(lasso, shift):
+    """Within the tolerance of a tenth of a standard error, of which each fit may use its own."""
+    start = float(LASSO.answer.theta) + shift * float(LASSO.answer.theta_stderr)
+    found = pipla.fit(LASSO.model, theta=start, x=LASSO.x, key=jax.random.key(2))
+    assert found.converged
+    assert abs(found.theta - lasso.theta) < 0.1 * lasso.theta_stderr
+
+
+def test_named_parameters_have_intervals(lasso):
+    value, low, high = lasso.parameters["scale"]
+    assert value == pytest.approx(np.exp(2 * lasso.theta))
+    ends = np.exp(2 * np.asarray(lasso.theta_interval))
+    assert (low, high) == pytest.approx(tuple(ends))
+
+
+def test_the_summary_fits_80_columns(lasso):
+    lines = lasso.summary().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("converged after")
+    assert any(line.startswith("scale") for line in lines)
+
+
+def test_a_budget_that_is_too_small_is_said():
+    with pytest.warns(ConvergenceWarning, match="not converged"):
+        found = pipla.fit(LASSO.model, theta=LASSO.theta, x=LASSO.x, max_steps=300, tolerance=1e-6)
+    assert not found.converged
+    assert "NOT CONVERGED" in found.summary()
+    assert found.num_steps == 300
+
+
+def test_a_noise_that_the_data_do_not_determine_is_named():
+    """Direct observations without noise: the likelihood rises as sigma goes to 0."""
+    y = np.random.default_rng(0).laplace(size=40)
+    model = pipla.Model(Gaussian(Identity(), y, None, theta="noise"), LaplaceScale().on(theta="s"))
+    with pytest.warns(ConvergenceWarning, match=r"theta\['noise'\]: decided by the step size"):
+        found = pipla.fit(model, theta={"noise": 0.0, "s": 0.0}, x=y, max_steps=3000)
+    assert not found.converged
+
+
+def test_theta_of_several_parts_keeps_its_structure():
+    problem = zoo.get("two-scales")
+    found = pipla.fit(problem.model, theta=problem.theta, x=problem.x)
+    assert set(found.theta) == {"main", "pairs"}
+    assert found.x_mean["pairs"].shape == problem.x["pairs"].shape
+    assert found.theta_correlation.shape == (2, 2)
+    assert set(found.parameters) == {"main: scale", "pairs: scale"}
+    for name in found.theta:
+        error = abs(found.theta[name] - problem.answer.theta[name])
+        assert error < 0.1 * problem.answer.theta_stderr[name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({}, TypeError, "give x, where one particle starts, or particles"),
+        ({"x": 0.0, "particles": [0.0]}, TypeError, "and not both"),
+        ({"x": np.zeros(15), "num_particles": 7}, ValueError, "must be even"),
+        ({"x": np.zeros(15), "num_particles": 2}, ValueError, "num_particles"),
+        ({"x": np.zeros(15), "max_steps": 10}, ValueError, "max_steps"),
+        ({"x": np.zeros(15), "max_seconds": -1.0}, ValueError, "max_seconds"),
+        ({"x": np.zeros(15), "tolerance": 0.0}, ValueError, "tolerance"),
+        ({"x": np.zeros(15), "key": 3}, TypeError, "key"),
+        ({"x": "text"}, TypeError, "x must be"),
+    ],
+)
+def test_arguments_are_checked(arguments, error, words):
+    with pytest.raises(error, match=words):
+        pipla.fit(LASSO.model, theta=LASSO.theta, **arguments)
+
+
+def test_extrapolation_removes_the_bias_of_the_step():
+    """Of Euler's scheme for the scale of a Gaussian; six errors, once in 10⁸ runs."""
+    problem = pipla.problems.gaussian_hierarchy("scale")
+    found = pipla.extrapolate(
+        problem.model,
+        pipla.IPLA(0.2, theta_scale=0.05),
+        theta=problem.theta,
+        particles=problem.particles(jax.random.key(1), 100),
+        num_steps=6000,
+        key=jax.random.key(0),
+    )
+    error = float(found.theta - problem.maximiser)
+    assert abs(error) < 6 * float(found.theta_stderr)
+    assert abs(error) < 0.3 * abs(float(found.theta_coarse - problem.maximiser))
+    assert found.x_mean.shape == found.x_variance.shape == (problem.dimension,)
+
+
+# Its parts. #
+
+
+def test_blocks_merge_to_the_moments_of_all():
+    values = np.random.default_rng(0).normal(size=(5, 2, 6, 3))
+    blocks = [Block.of(Look(i, v)) for i, v in enumerate(values)]
+    total = blocks[0]
+    for block in blocks[1:]:
+        total = total.merged(block)
+    together = np.moveaxis(values, 0, 1).reshape(2, -1, 3)
+    np.testing.assert_allclose(total.mean, together.mean(axis=1))
+    np.testing.assert_allclose(total.squares / total.number, together.var(axis=1))
+
+
+def test_the_memory_of_an_observer_is_bounded():
+    observer = Observer(3, np.random.default_rng(0))
+    for step in range(5000):
+        observer.add(Look(step, np.full((2, 4, 3), float(step))))
+    assert len(observer.blocks) <= 65
+    assert len(observer.looks) <= 401
+    assert len(observer.means) <= 2001
+    np.testing.assert_allclose(observer.moments(-1).mean, 4999 / 2)
+
+
+def test_r_hat_sees_particles_that_do_not_mix():
+    rng = np.random.default_rng(0)
+    mixed = rng.normal(size=(100, 8, 2))
+    apart = mixed + 3 * np.arange(8)[:, None]
+    assert np.all(split_rhat(mixed) < 1.05)
+    assert np.all(split_rhat(apart) > 2)
+    assert np.all(np.isnan(split_rhat(mixed[:4])))
+
+
+def test_flat_directions_have_no_standard_error():
+    covariance = covariance_of(np.array([[2.0, 0.0], [0.0, -1e-9]]))
+    assert covariance[0, 0] == pytest.approx(0.5)
+    assert np.isinf(covariance[1, 1])
+
+
+def test_the_table_of_the_zoo_says_who_is_wrong_in_silence():
+    rows = [
+        Row("a", "fit", 0.01, 0.02, 0.03, True, True, 100, 1.0, ""),
+        Row("a", "PIPGLA", 9.0, 0.02, 0.03, False, True, 100, 1.0, ""),
+        Row("a", "MYIPLA", 9.0, 0.02, 0.03, False, False, 100, 1.0, "moving"),
+    ]
+    assert [row.verdict for row in rows] == ["right", "WRONG", "wrong, said so"]
+    assert "WRONG" in table(rows).text()
+
+
+def test_ranks_of_the_truth_are_uniform_in_the_posterior():
+    """Simulation-based calibration at the true theta: 40 data sets in one model of 40 rows.
+
+    Rows are independent given theta, so that one run gives 40 × 3 ranks. With uniform ranks, a
+    chi-square of 8 bins exceeds 35 once in 10⁵ runs.
+    """
+    rng = np.random.default_rng(3)
+    design = rng.normal(size=(6, 3))
+    truth = rng.laplace(size=(40, 3))
+    data = truth @ design.T + 0.7 * rng.normal(size=(40, 6))
+
+    def smooth(theta, x, data):
+        return jnp.sum((x @ design.T - data) ** 2) / (2 * 0.7**2)
+
+    model = pipla.Model(smooth, pipla.prox.L1(), data)
+    result = pipla.run(
+        model,
+        pipla.IRPL(0.05, theta_update="frozen"),
+        theta=jnp.zeros(()),
+        particles=jnp.zeros((20, 40, 3)),
+        num_steps=3000,
+        key=jax.random.key(0),
+        save=pipla.Save(particles_every=100),
+    )
+    draws = result.saved_particles[10:].reshape(-1, 40, 3)
+    ranks = (draws < truth).mean(axis=0).ravel()
+    counts, _ = np.histogram(ranks, bins=8, range=(0, 1))
+    expected = ranks.size / 8
+    assert np.sum((counts - expected) ** 2 / expected) < 35
