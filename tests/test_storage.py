@@ -220,7 +220,11 @@ class Layer(eqx.Module):
             {"a": np.zeros(6), "b": np.ones(6)},
             "OrderedDict",
         ),
-        ({"w": [Layer(np.ones(6))]}, {"w": [{"weight": np.ones(6), "act": None, "size": 3}]}, "Layer"),
+        (
+            {"w": [Layer(np.ones(6))]},
+            {"w": [{"weight": np.ones(6), "act": None, "size": 3}]},
+            "Layer",
+        ),
         ({"f": print, "w": np.ones(6)}, {"f": None, "w": np.ones(6)}, "print"),
         ({"f": jnp.tanh, "w": np.ones(6)}, {"f": None, "w": np.ones(6)}, "tanh"),
     ],

@@ -156,7 +156,6 @@ def resume(
     theta = in_structure_of("theta", theta, result.theta_last, result.modules)
     particles = in_structure_of("particles", particles, result.particles, result.modules)
     model, theta, particles = without_fixed_leaves(model, theta, particles)
-    warn_of_other_model(snapshot, model)
     save = save.completed(model.fixed)
     stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
     algorithm = with_scale_like(with_stored_numbers(algorithm, stored), theta)
@@ -165,12 +164,14 @@ def resume(
     algorithm.check(theta, particles)
     program = Program(model, as_dtype(algorithm, particles), snapshot.key(), save.quantity)
     blank = start(program, theta, particles, save.moments_every is not None)
+    carry = carry_of(snapshot, result.large, blank)
+    warn_of_other_model(snapshot, model)
     saved = result.saved_particles
     if saved is not None:
         kept = jax.eval_shape(lambda t, x: observe(save.quantity, t, x), theta, particles)
         saved = _trees.like("particles", kept, saved)
     history = History(
-        carry_of(snapshot, result.large, blank),
+        carry,
         result.num_steps,
         traces=(_trees.like("theta", theta, result.theta_trace),) if result.num_steps else (),
         saved_particles=() if saved is None else (saved,),

@@ -186,7 +186,6 @@ class SweepResult:
         theta = in_structure_of("theta", theta, self.theta_last, self.modules)
         particles = in_structure_of("particles", particles, self.particles, self.modules)
         model, theta, particles = without_fixed_leaves(model, theta, particles)
-        warn_of_other_model(snapshot, model)
         save = save.completed(model.fixed)
         theta, particles = jax.tree.map(
             lambda leaf: jnp.asarray(leaf).reshape(-1, *leaf.shape[2:]), (theta, particles)
@@ -194,12 +193,14 @@ class SweepResult:
         algorithms = with_scale_like(self.algorithms, theta)
         program = Program(model, algorithms, snapshot.key(), save.quantity)
         blank = start(program, theta, particles, save.moments_every is not None)
+        carry = carry_of(snapshot, self.large, blank, program.lanes)
+        warn_of_other_model(snapshot, model)
         trace = jax.tree.map(
             lambda t: np.moveaxis(t.reshape(-1, *t.shape[2:]), 1, 0),
             _trees.like("theta", theta, self.theta_trace),
         )
         history = History(
-            carry_of(snapshot, self.large, blank, program.lanes),
+            carry,
             self.num_steps,
             traces=(trace,),
             prox_gap=self.prox_gap.ravel(),
@@ -255,10 +256,10 @@ def sweep(
     if save.particles_every is not None:
         raise ValueError("save: a sweep keeps no particles; leave particles_every at None.")
     model, theta, particles = without_fixed_leaves(model, theta, particles)
-    save = save.completed(model.fixed)
     thetas, particles = _starts(theta, particles, num_replicates, start_per_replicate)
     first = _trees.first((thetas, particles))
     settings = _settings(algorithms, model, first, pair, num_replicates)
+    save = save.completed(model.fixed)
     save.check(*first)
     geometry = LocalGeometry(model, *first)
     stacked = _stack([as_dtype(a.completed(geometry), particles) for a in settings])
