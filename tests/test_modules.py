@@ -20,6 +20,7 @@ from pipla import _trees
 from pipla.algorithms.wrappers import adaptive
 from pipla.engine import batches as batches_file
 from pipla.engine.batches import Batches, LargeParts, merged
+from pipla.engine.chunk import by_size
 from pipla.models.model import theta_parts, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry, stiffness_ratios
 
@@ -263,6 +264,33 @@ def test_the_stiffness_of_a_part_is_that_of_its_whole_block(monkeypatch):
     np.testing.assert_allclose(_trees.norm(state.theta_direction), 1.0)
 
 
+def test_the_recommended_rule_takes_modules_and_saves_x():
+    class Theta(eqx.Module):
+        net: Two
+        scale: jax.Array
+        act: Any = jnp.tanh
+
+    theta, cloud = Theta(Two(jnp.ones(2), jnp.ones(3)), jnp.asarray(0.0)), Latent((VALUES,))
+    model = pipla.Model(
+        lambda theta, x, y: coupled(theta.net, theta.act(x.inner[0]) - y, jnp.eye(5)),
+        pipla.prox.LaplaceScale().on(theta="scale", x=("inner", 0)),
+        data=DATA,
+    )
+    rule = pipla.recommended(model)
+    found = pipla.run(
+        rule.model,
+        rule.algorithm,
+        **{"theta": theta, "particles": rule.start(theta, cloud), **OPTIONS},
+        save=pipla.Save(quantity=rule.back, particles_every=6),
+    )
+    last, z = found.theta_last, found.particles.inner[0]
+    back = jax.vmap(lambda z: rule.back(last, Latent((z,))).inner[0])(z)
+    np.testing.assert_allclose(found.saved_particles.inner[0][-1], back, rtol=1e-12)
+    assert found.x_mean.shape is jnp.sin
+    assert last.scale != 0
+    assert last.act is jnp.tanh
+
+
 # Files. #
 
 
@@ -317,7 +345,11 @@ def test_a_fingerprint_is_of_numbers_and_not_of_dtypes(size):
     first = fingerprint(pipla.Model(smooth, data=data))
     assert fingerprint(pipla.Model(smooth, data=data.copy())) == first
     assert fingerprint(pipla.Model(smooth, data=data.astype(np.float32))) == first
+    assert fingerprint(pipla.Model(smooth, data=data * (1 + 1e-13))) == first
     assert fingerprint(pipla.Model(smooth, data=data * 1.001)) != first
+    moved = data.copy()
+    moved[0] += 1e-4
+    assert fingerprint(pipla.Model(smooth, data=moved)) != first
     assert fingerprint(pipla.Model(smooth, data=data.reshape(-1, 1))) != first
     assert fingerprint(pipla.Model(smooth, pipla.prox.L1(), data=data)) != first
 
@@ -367,6 +399,18 @@ def test_batch_means_have_the_mean_and_error_of_the_series(steps):
         np.testing.assert_allclose(
             kept.stderr(), means.std(axis=0, ddof=1) / np.sqrt(full), rtol=1e-9
         )
+
+
+def test_which_leaves_of_theta_keep_a_trace():
+    def traced(*sizes):
+        theta = [jax.ShapeDtypeStruct((7, size), float) for size in sizes]
+        small, large = by_size(theta, lanes=1)
+        assert [leaf is None for leaf in small] == [leaf is not None for leaf in large]
+        return [leaf is not None for leaf in small]
+
+    assert traced(1, 10_000, 10_001) == [True, True, False]
+    assert traced(*[10_000] * 10) == [True] * 10
+    assert traced(*[10_000] * 10, 101, 100) == [False] * 11 + [True]
 
 
 @pytest.fixture(scope="module")

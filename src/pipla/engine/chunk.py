@@ -26,6 +26,8 @@ from pipla.models.model import Model
 
 #: A leaf of theta with more numbers than this keeps no trace, but running batch means.
 LARGE = 10_000
+#: In a theta with more numbers than this, a network, so do leaves with more than a hundred.
+LARGE_THETA, LARGE_THERE = 100_000, 100
 
 
 class Program(eqx.Module):
@@ -176,8 +178,9 @@ def by_size(theta: PyTree, lanes: int = 0) -> tuple[PyTree, PyTree]:
 
     The first `lanes` axes do not count.
     """
-    small = jax.tree.map(lambda leaf: math.prod(leaf.shape[lanes:]) <= LARGE, theta)
-    return eqx.partition(theta, small)
+    sizes = jax.tree.map(lambda leaf: math.prod(leaf.shape[lanes:]), theta)
+    most = LARGE if sum(jax.tree.leaves(sizes)) <= LARGE_THETA else LARGE_THERE
+    return eqx.partition(theta, jax.tree.map(lambda size: size <= most, sizes))
 
 
 def capacity_for(theta: PyTree) -> int:

@@ -35,7 +35,7 @@ class View:
         particles: after the last step.
         x_mean, x_variance: running moments so far, or `None`.
         theta_trace: theta after every step so far; in a sweep, the steps come first. `None` for
-            leaves with more than 10 000 numbers, and for those that are not learned.
+            large leaves, as in `Result`, and for those that are not learned.
         prox_gap: the largest duality gap so far.
         seconds: wall time of the steps.
         info: gradients at the present state, as the next step would report them; computed when
@@ -213,7 +213,7 @@ class EarlyStop(Every):
 class Log(Every):
     """Write step, seconds, theta and the prox gap to a file, one line per look.
 
-    Of theta, those leaves are written that have a trace: floats, at most 10 000.
+    Of theta, those leaves are written that have a trace.
 
     Arguments:
         path: ends in `.csv`, or in `.jsonl` for one JSON object per line. An existing file is

@@ -49,7 +49,8 @@ class Result:
         theta: the average of theta after burn-in.
         theta_stderr: its Monte-Carlo standard error. It does not include bias.
         theta_trace: theta after every step; leading axis: steps. Of a leaf with more than 10 000
-            numbers no trace is kept (`None`): its average and error are those of batch means.
+            numbers (more than 100 in a theta of more than 100 000) no trace is kept (`None`): its
+            average and error are those of batch means.
         particles: the last particles.
         x_mean, x_variance: moments of x (or of `Save.quantity`) over particles and steps after
             burn-in; `None` when not saved or when burn-in was not reached.
@@ -234,8 +235,9 @@ def warn_of_other_model(snapshot: Snapshot, model: Model, stacklevel: int = 3) -
 def fingerprint(model: Model) -> str:
     """A hash of the model's arrays, choices and classes; not of code, and not of dtypes.
 
-    Floats are rounded to 32 bits, so that data which are loaded in another dtype are the same. Of
-    large arrays a million numbers are taken, evenly spaced.
+    Floats count up to a millionth of the largest one: data that are loaded in another dtype, or a
+    spectrum that another machine has computed, are the same. Of large arrays a million numbers are
+    taken, evenly spaced.
     """
     digest = hashlib.blake2b(digest_size=16)
     _feed(digest.update, model)
@@ -245,10 +247,12 @@ def fingerprint(model: Model) -> str:
 def _feed(update: Any, node: Any) -> None:
     if isinstance(node, jax.Array | np.ndarray | np.generic):
         numbers = _as_numbers(node) if isinstance(node, jax.Array) else np.asarray(node)
-        flat = numbers.reshape(-1)
-        flat = flat[:: max(1, flat.size // SAMPLE)]
-        flat = flat.astype(np.float32 if numbers.dtype.kind == "f" else np.int64)
-        update(f"{numbers.shape}{numbers.dtype.kind}".encode() + flat.tobytes())
+        flat = numbers.reshape(-1)[:: max(1, numbers.size // SAMPLE)]
+        update(f"{numbers.shape}{numbers.dtype.kind}".encode())
+        if numbers.dtype.kind in "fc":
+            update(_in_units(flat))
+        elif numbers.dtype.kind in "iub":
+            update(flat.astype(np.int64).tobytes())
     elif node is None or isinstance(node, bool | int | float | str):
         update(repr(node).encode())
     elif isinstance(node, dict | list | tuple) or _trees.is_module(node):
@@ -256,3 +260,18 @@ def _feed(update: Any, node: Any) -> None:
         for name, child in _trees.parts_of(node).items():
             update(repr(name).encode())
             _feed(update, child)
+    else:
+        leaves = jax.tree.leaves(node)  # of another node, such as a sparse matrix
+        for leaf in leaves if len(leaves) != 1 or leaves[0] is not node else ():
+            _feed(update, leaf)
+
+
+def _in_units(numbers: np.ndarray) -> bytes:
+    """Floats as whole multiples of a millionth of the largest, and the largest in five digits."""
+    with np.errstate(over="ignore"):
+        parts = np.stack([numbers.real, numbers.imag]).astype(np.float32).astype(np.float64)
+    finite = np.isfinite(parts)
+    largest = float(np.max(np.abs(parts), where=finite, initial=0.0)) or 1.0
+    beyond = np.where(parts > 0, 2.0**40, -(2.0**40))  # infinite bounds of a constraint
+    units = np.rint(np.where(finite, parts, 0.0) / largest * 2**20)
+    return f"{largest:.5g}".encode() + np.where(finite, units, beyond).astype(np.int64).tobytes()

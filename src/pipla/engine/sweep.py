@@ -48,8 +48,8 @@ class SweepResult:
 
     Attributes:
         theta, theta_stderr: averages after burn-in and their Monte-Carlo errors.
-        theta_trace: axes: settings, replicates, steps, theta; `None` for leaves of theta with more
-            than 10 000 numbers.
+        theta_trace: axes: settings, replicates, steps, theta; `None` for large leaves of theta, as
+            in `Result`.
         particles: the last particles.
         x_mean, x_variance: moments after burn-in; `None` when not saved.
         finite: which runs stayed finite. The trace of the others is NaN from some step on, and
@@ -115,15 +115,13 @@ class SweepResult:
 
     def _large(self, what: str) -> PyTree:
         """Mean or error of theta's large leaves; NaN in runs that did not stay finite."""
-        if self.large is None:
-            return None
-        numbers = getattr(self.large, what)(axis=2)
-        return jax.tree.map(
-            lambda leaf: np.where(
-                self.finite.reshape(*self.finite.shape, *[1] * (leaf.ndim - 2)), leaf, np.nan
-            ),
-            numbers,
-        )
+        numbers = None if self.large is None else getattr(self.large, what)(axis=2)
+
+        def leaf(values: np.ndarray) -> np.ndarray:
+            finite = np.expand_dims(self.finite, tuple(range(2, values.ndim)))
+            return np.where(finite, values, np.nan)
+
+        return jax.tree.map(leaf, numbers)
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with one row per run: settings, theta and its error, how it ended.
@@ -146,13 +144,7 @@ class SweepResult:
     def __repr__(self) -> str:
         from pipla.engine.tables import table
 
-        settings, replicates = self.finite.shape
-        title = (
-            f"SweepResult({settings} settings × {replicates} replicates, {self.num_steps} steps, "
-            f"{int(self.finite.sum())} of {self.finite.size} finite, {self.seconds:.2f} s, "
-            f"{self.status.value})"
-        )
-        return "\n".join([title, *table(self)])
+        return "\n".join(table(self))
 
     def resume(
         self,

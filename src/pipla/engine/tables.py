@@ -19,12 +19,17 @@ MOST_COLUMNS = 100
 
 
 def table(sweep: SweepResult) -> list[str]:
-    """The lines of a table: for each setting its numbers, theta ± error, and how many are finite.
+    """A title and a table: for each setting its numbers, theta ± error, and how many are finite.
 
     Theta is the mean over the replicates that stayed finite, and the error that of this mean, from
     the Monte-Carlo errors of the runs. Of theta the first numbers are shown.
     """
     settings, replicates = sweep.finite.shape
+    title = (
+        f"SweepResult({settings} settings × {replicates} replicates, {sweep.num_steps} steps, "
+        f"{int(sweep.finite.sum())} of {sweep.finite.size} finite, {sweep.seconds:.2f} s, "
+        f"{sweep.status.value})"
+    )
     varying = _varying(sweep)
     thetas = _first_numbers(sweep)
     rows = [["", *varying, "theta", "finite"]]
@@ -39,7 +44,8 @@ def table(sweep: SweepResult) -> list[str]:
             row.append(f"{_trees.brief(mean.mean(axis=0))} ± {_trees.brief(error)}")
         rows.append([*row, f"{int(finite.sum())}/{replicates}"])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines = [title]
+    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     more = settings - MOST_ROWS
     return [*lines, f"... and {more} more settings"] if more > 0 else lines
 

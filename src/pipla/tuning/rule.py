@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
+import equinox as eqx
 from jaxtyping import PyTree
 
 from pipla.algorithms import PIPGLA
@@ -28,7 +28,8 @@ class Recommended(NamedTuple):
 
     def start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """Particles for z from particles for x."""
-        return jax.vmap(self.back.inverse, in_axes=(None, 0))(theta, particles)
+        inverse = eqx.filter_vmap(self.back.inverse, in_axes=(None, eqx.if_array(0)))
+        return inverse(theta, particles)
 
 
 def recommended(model: Model) -> Recommended:
