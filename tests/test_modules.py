@@ -50,6 +50,8 @@ class Latent(eqx.Module):
 
     inner: tuple[jax.Array, ...]
     shape: Callable[[Any], Any] = jnp.sin
+    size: int = 3
+    kinds: np.ndarray = eqx.field(default_factory=lambda: np.arange(2))
 
 
 DATA = jnp.linspace(-1.0, 1.0, 3)
@@ -301,6 +303,8 @@ def test_modules_are_saved_and_resumed_from_the_same_modules(result, tmp_path):
     assert again.theta["power"] == 2
     assert again.theta["name"] == "link"
     assert again.theta["act"] is None
+    assert again.x_mean["size"] == again.particles["size"] == 3
+    np.testing.assert_array_equal(again.particles["kinds"], [0, 1])
     np.testing.assert_array_equal(again.theta["slope"], result.theta.slope)
     np.testing.assert_array_equal(again.particles["inner"][0], result.particles.inner[0])
     with pytest.raises(ValueError, match=r"theta is needed to resume .* \(Link\)"):

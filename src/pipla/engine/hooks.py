@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Info
-from pipla.engine.chunk import Carry, Program, next_info
+from pipla.engine.chunk import Carry, Program, by_size, next_info
 from pipla.engine.diagnostics import monte_carlo_error, still_moving
 
 
@@ -36,6 +36,7 @@ class View:
         x_mean, x_variance: running moments so far, or `None`.
         theta_trace: theta after every step so far; in a sweep, the steps come first. `None` for
             large leaves, as in `Result`, and for those that are not learned.
+        grid: the shape of a sweep, settings and replicates; `()` for a run.
         prox_gap: the largest duality gap so far.
         seconds: wall time of the steps.
         info: gradients at the present state, as the next step would report them; computed when
@@ -56,7 +57,7 @@ class View:
     ) -> None:
         self.step, self.num_steps, self.burn_in, self.seconds = step, num_steps, burn_in, seconds
         self.prox_gap = float(np.max(prox_gap))
-        self._program, self._carry, self._traces, self._grid = program, carry, traces, grid
+        self._program, self._carry, self._traces, self.grid = program, carry, traces, grid
 
     @functools.cached_property
     def theta(self) -> PyTree:
@@ -78,15 +79,15 @@ class View:
         moments = self._moments()
         if moments is None:
             return None
-        variance = jax.vmap(type(moments).variance)(moments) if self._grid else moments.variance()
+        variance = jax.vmap(type(moments).variance)(moments) if self.grid else moments.variance()
         return self._on_grid(variance)
 
     @functools.cached_property
     def theta_trace(self) -> PyTree:
         trace = jax.tree.map(lambda *rows: np.concatenate(rows), *self._traces)
-        if not self._grid:
+        if not self.grid:
             return trace
-        return jax.tree.map(lambda t: t.reshape(len(t), *self._grid, *t.shape[2:]), trace)
+        return jax.tree.map(lambda t: t.reshape(len(t), *self.grid, *t.shape[2:]), trace)
 
     @functools.cached_property
     def info(self) -> Info:
@@ -99,9 +100,9 @@ class View:
 
     def _on_grid(self, tree: PyTree) -> PyTree:
         arrays = jax.tree.map(np.asarray, tree)
-        if not self._grid:
+        if not self.grid:
             return arrays
-        return jax.tree.map(lambda leaf: leaf.reshape(*self._grid, *leaf.shape[1:]), arrays)
+        return jax.tree.map(lambda leaf: leaf.reshape(*self.grid, *leaf.shape[1:]), arrays)
 
 
 #: A callback: `True` or a reason stops the run.
@@ -294,8 +295,8 @@ class Progress(Hook):
 
 def _named(view: View) -> dict[str, Any]:
     """Theta's numbers by name: `theta`, `theta['alpha']`, `theta[0]`; arrays as lists."""
-    theta = jax.tree.map(lambda trace: trace[-1], view.theta_trace)
-    leaves = jax.tree_util.tree_leaves_with_path(theta)
+    learned, _ = _trees.split(view.theta)
+    leaves = jax.tree_util.tree_leaves_with_path(by_size(learned, len(view.grid))[0])
     return {
         f"theta{jax.tree_util.keystr(path)}": np.asarray(leaf).tolist() for path, leaf in leaves
     }

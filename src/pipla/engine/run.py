@@ -203,8 +203,13 @@ def carry_of(
 ) -> Carry:
     """The carry of a result that is resumed, in the structure of `blank`."""
     carry = restored(snapshot, blank)
-    if large is None or blank.batches is None:
+    if blank.batches is None:
         return carry
+    if large is None:
+        raise ValueError(
+            "result is of an earlier version of pipla, which kept the trace of a theta as large as "
+            "this one; begin a new run from its theta_last and particles."
+        )
     template = by_size(blank.state.theta, len(lanes))[1]
     return carry._replace(batches=large.running(template, lanes))
 

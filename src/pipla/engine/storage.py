@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _files, _trees
+from pipla import _checks, _files, _trees
 from pipla.engine import archive
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.batches import COUNT, LargeParts
@@ -205,13 +205,16 @@ def _check_consistent(result: Result | SweepResult) -> None:
     _check_places(result)
     if result.large is not None:
         _check_large(result.large, lead[:grid])
-    particles = _floats("particles", _trees.split(result.particles)[0])
+    leaves = jax.tree.leaves(result.particles)
+    if "particles" in result.modules:  # which have settings, too
+        leaves = list(filter(_checks.is_float, leaves))
+    particles = _floats("particles", leaves)
     if len({leaf.shape[: grid + 1] for leaf in particles}) != 1 or particles[0].ndim <= grid:
         raise DamagedResultError("particles has leaves with different numbers of particles.")
     if any(leaf.shape[:grid] != lead[:grid] for leaf in particles):
         raise DamagedResultError("particles does not have the axes of the sweep.")
-    structures = {str(jax.tree.structure(tree)) for tree in (result.x_mean, result.x_variance)}
-    if len(structures) != 1:
+    moments = (result.x_mean, result.x_variance)
+    if len({str(_trees.places(tree)) for tree in moments}) != 1:
         raise DamagedResultError("x_mean and x_variance have different structures.")
     if isinstance(result, Result):
         _check_saved(result, particles)

@@ -301,7 +301,8 @@ def without_fixed_leaves(
 
     `smooth` still sees theta and x complete: its likelihood puts back what was taken out, which
     `Model.fixed` holds. Fixed leaves of the particles have no particle axis. Where nothing is
-    fixed, the model comes back as it is. The terms see `None` in the places of fixed leaves.
+    fixed, the model comes back as it is. The terms and the metric see `None` in the places of fixed
+    leaves.
     """
     if not isinstance(model, Model):
         return model, theta, particles  # `checked_point` says so
