@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from pipla import _trees
 from pipla.algorithms.base import Algorithm, Info
-from pipla.engine.batches import Batches
+from pipla.engine.batches import Running
 from pipla.engine.save import Moments, observe
 from pipla.models.model import Model
 
@@ -53,7 +53,7 @@ class Carry(NamedTuple):
 
     state: Any
     moments: Moments | None
-    batches: Batches | None = None  # of the large parts of theta, where there are any
+    batch: Running | None = None  # of the large parts of theta, where there are any
 
 
 class Window(NamedTuple):
@@ -96,8 +96,8 @@ def start(program: Program, theta: PyTree, particles: PyTree, moments: bool) -> 
     def one(program: Program, theta: PyTree, particles: PyTree) -> Carry:
         empty = Moments.empty(observe(program.quantity, theta, particles)) if moments else None
         large = by_size(theta)[1]
-        batches = Batches.empty(large) if jax.tree.leaves(large) else None
-        return Carry(program.algorithm.init(program.model, theta, particles), empty, batches)
+        batch = Running.empty(large) if jax.tree.leaves(large) else None
+        return Carry(program.algorithm.init(program.model, theta, particles), empty, batch)
 
     if program.lanes:
         return eqx.filter_vmap(one, in_axes=(lane_axes(program), 0, 0))(program, theta, particles)
@@ -113,12 +113,12 @@ def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Ch
     """
     algorithm, model, key = program.algorithm, program.model, program.key
     step, number_key, add = type(algorithm).step, jax.random.fold_in, _add_moments
-    add_batches = Batches.add
+    add_to_batch = Running.add
     if program.lanes:
         step = eqx.filter_vmap(step, in_axes=(eqx.if_array(0), 0, 0, None))
         number_key = jax.vmap(number_key, in_axes=(0, None))
         add = eqx.filter_vmap(add, in_axes=(0, 0, None, None))
-        add_batches = jax.vmap(add_batches, in_axes=(0, 0, None))
+        add_to_batch = jax.vmap(add_to_batch, in_axes=(0, 0, None))
     lead = len(program.lanes)
     trace = jax.tree.map(
         lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype),
@@ -127,7 +127,7 @@ def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Ch
     gap = jnp.zeros(program.lanes, _trees.dtype(carry.state.particles))
 
     def body(i: Int[Array, ""], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
-        state, trace, gap, batches = chunk
+        state, trace, gap, batch = chunk
         state, info = step(algorithm, number_key(key, window.first + i), state, model)
         small, large = by_size(state.theta, lead)
         trace = jax.tree.map(
@@ -135,9 +135,9 @@ def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Ch
             trace,
             small,
         )
-        if batches is not None:
-            batches = add_batches(batches, large, window.first + i >= window.burn_in)
-        return state, trace, jnp.maximum(gap, info.prox_gap), batches
+        if batch is not None:
+            batch = add_to_batch(batch, large, window.first + i >= window.burn_in)
+        return state, trace, jnp.maximum(gap, info.prox_gap), batch
 
     def stretch(turn: tuple[Any, ...]) -> tuple[Any, ...]:
         """All steps up to the next one after which moments are due, and these."""
@@ -147,14 +147,14 @@ def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Ch
         chunk = jax.lax.fori_loop(done, stop, body, chunk)
         return stop, add(moments, chunk[0], program.quantity, stop == due), chunk
 
-    chunk = (carry.state, trace, gap, carry.batches)
+    chunk = (carry.state, trace, gap, carry.batch)
     if carry.moments is None:
         moments, chunk = None, jax.lax.fori_loop(0, window.length, body, chunk)
     else:
         turn = (jnp.zeros_like(window.length), carry.moments, chunk)
         _, moments, chunk = jax.lax.while_loop(lambda turn: turn[0] < window.length, stretch, turn)
-    state, trace, gap, batches = chunk
-    carry = Carry(state, moments, batches)
+    state, trace, gap, batch = chunk
+    carry = Carry(state, moments, batch)
     return Chunk(carry, trace, _finite(carry, lead), gap)
 
 

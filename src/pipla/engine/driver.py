@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
-from pipla.engine.batches import merged
+from pipla.engine.batches import BatchMeans
 from pipla.engine.chunk import (
     Carry,
     Chunk,
@@ -56,6 +56,7 @@ class History(NamedTuple):
     last_finite: np.ndarray = np.full((), -1)
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    batches: BatchMeans = BatchMeans()  # of the large parts of theta
 
     @property
     def alive(self) -> np.ndarray:
@@ -168,10 +169,10 @@ class Driver(NamedTuple):
 
     def _next_count(self, history: History, until: int, size: int, hooks: Sequence[Hook]) -> int:
         """The length of the next chunk, which ends where something is due."""
-        step, batches = history.step, history.carry.batches
+        step, batch = history.step, history.carry.batch
         ends = [until, step + size, *(hook.next_step(step) for hook in hooks)]
-        if batches is not None:
-            ends.append(max(step, self.burn_in) + batches.room())
+        if batch is not None:
+            ends.append(max(step, self.burn_in) + history.batches.room(batch))
         if self.save.particles_every is not None:
             ends.append(step - step % self.save.particles_every + self.save.particles_every)
         return max(1, min(end for end in ends if end is not None) - step)
@@ -187,8 +188,10 @@ class Driver(NamedTuple):
         carry, alive = chunk.carry, history.alive
         if not np.all(alive):  # lost lanes stay where they were
             carry = _take_lanes(~alive, history.carry, carry)
-        if carry.batches is not None and not carry.batches.room():
-            carry = carry._replace(batches=merged(carry.batches, bool(self.program.lanes)))
+        batches = history.batches
+        if carry.batch is not None and not batches.room(carry.batch):
+            batches = batches.extended(carry.batch)
+            carry = carry._replace(batch=carry.batch.emptied())
         gap = np.maximum(history.prox_gap, np.asarray(chunk.prox_gap))
         trace = jax.tree.map(lambda rows: np.asarray(rows)[:count], chunk.trace)
         return history._replace(
@@ -196,6 +199,7 @@ class Driver(NamedTuple):
             step=step,
             traces=(*history.traces, trace),
             saved_particles=saved,
+            batches=batches,
             prox_gap=np.where(alive, gap, history.prox_gap),
         )
 

@@ -172,9 +172,9 @@ def _as_leaf(numbers: np.ndarray, like: jax.Array) -> jax.Array:
 
 
 def snapshot_of(carry: PyTree, key: jax.Array, save: Save, model: Model) -> Snapshot:
-    """The snapshot of a run that stands here; its batches are in `LargeParts`."""
+    """The snapshot of a run that stands here."""
     return Snapshot(
-        leaves=tuple(map(_as_numbers, jax.tree.leaves(carry._replace(batches=None)))),
+        leaves=tuple(map(_as_numbers, jax.tree.leaves(carry))),
         key_data=np.asarray(jax.random.key_data(key)),
         key_kind=str(jax.random.key_impl(key)),
         moments_every=save.moments_every,
@@ -185,11 +185,8 @@ def snapshot_of(carry: PyTree, key: jax.Array, save: Save, model: Model) -> Snap
 
 
 def restored(snapshot: Snapshot, blank: PyTree) -> PyTree:
-    """The carry of a snapshot, in the structure of `blank`; an error where it does not fit.
-
-    It has no batches.
-    """
-    likes, structure = jax.tree.flatten(blank._replace(batches=None))
+    """The carry of a snapshot, in the structure of `blank`; an error where it does not fit."""
+    likes, structure = jax.tree.flatten(blank)
     shapes = [(leaf.shape, leaf.dtype) for leaf in map(_as_numbers, likes)]
     if shapes != [(leaf.shape, leaf.dtype) for leaf in snapshot.leaves]:
         raise ValueError(

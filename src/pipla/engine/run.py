@@ -15,7 +15,7 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm, Curvature
-from pipla.engine.batches import LargeParts
+from pipla.engine.batches import BatchMeans, LargeParts
 from pipla.engine.chunk import Carry, Program, by_size, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
@@ -23,7 +23,6 @@ from pipla.engine.hooks import Callback, Progress
 from pipla.engine.packing import numbers_of, with_scale_like, with_stored_numbers
 from pipla.engine.result import (
     Result,
-    Snapshot,
     Status,
     provenance,
     restored,
@@ -164,7 +163,7 @@ def resume(
     algorithm.check(theta, particles)
     program = Program(model, as_dtype(algorithm, particles), snapshot.key(), save.quantity)
     blank = start(program, theta, particles, save.moments_every is not None)
-    carry = carry_of(snapshot, result.large, blank)
+    carry = restored(snapshot, blank)
     warn_of_other_model(snapshot, model)
     saved = result.saved_particles
     if saved is not None:
@@ -178,6 +177,7 @@ def resume(
         prox_gap=np.asarray(result.prox_gap),
         seconds=result.seconds,
         compile_seconds=result.compile_seconds,
+        batches=batches_of(result.large, carry),
     )
     driver = Driver(program, save, result.burn_in)
     until = result.num_steps + num_steps
@@ -198,20 +198,11 @@ def in_structure_of(name: str, template: PyTree, found: PyTree, modules: dict[st
     return _trees.combine(_trees.like(name, learned, found), fixed)
 
 
-def carry_of(
-    snapshot: Snapshot, large: LargeParts | None, blank: Carry, lanes: tuple[int, ...] = ()
-) -> Carry:
-    """The carry of a result that is resumed, in the structure of `blank`."""
-    carry = restored(snapshot, blank)
-    if blank.batches is None:
-        return carry
-    if large is None:
-        raise ValueError(
-            "result is of an earlier version of pipla, which kept the trace of a theta as large as "
-            "this one; begin a new run from its theta_last and particles."
-        )
-    template = by_size(blank.state.theta, len(lanes))[1]
-    return carry._replace(batches=large.running(template, lanes))
+def batches_of(large: LargeParts | None, carry: Carry, lanes: int = 0) -> BatchMeans:
+    """The batch means of a result that is resumed from this carry."""
+    if large is None or carry.batch is None:
+        return BatchMeans()
+    return large.resumed(carry.batch.mean, lanes)
 
 
 class _OriginalRun:
@@ -232,7 +223,7 @@ class _OriginalRun:
 
 def _result(driver: Driver, outcome: Outcome) -> Result:
     history, status, message = outcome
-    state, moments, batches = history.carry
+    state, moments, batch = history.carry
     seen = moments if moments is not None and float(moments.seen) > 0 else None
     small, large = by_size(state.theta)
     trace = joined(history.traces, small)
@@ -265,7 +256,7 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
         versions=provenance(),
         snapshot=snapshot_of(history.carry, program.key, driver.save, program.model),
         warnings=found,
-        large=None if batches is None else LargeParts.of(large, batches),
+        large=None if batch is None else LargeParts.of(large, history.batches, batch),
         fixed=fixed.theta,
     )
 

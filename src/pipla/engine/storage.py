@@ -250,21 +250,26 @@ def _check_saved(result: Result, particles: list[np.ndarray]) -> None:
 def _check_places(result: Result | SweepResult) -> None:
     """Each leaf of theta is learned or fixed, and has a trace or has none."""
     trees = [result.theta_trace, result.fixed]
-    trees += [] if result.large is None else [result.large.last, result.large.batches]
+    if result.large is not None:
+        trees += [result.large.last, result.large.batches, result.large.partial]
     given = [tree for tree in trees if tree is not None]
     if len({str(_trees.places(tree)) for tree in given}) > 1:
         raise DamagedResultError("theta_trace, large and fixed have different structures.")
 
 
 def _check_large(large: LargeParts, grid: tuple[int, ...]) -> None:
-    last, batches = _floats("large.last", large.last), _floats("large.batches", large.batches)
-    cut = len(grid)
-    expected = [(*grid, COUNT, *leaf.shape[cut:]) for leaf in last]
-    if [leaf.shape for leaf in batches] != expected or any(
-        leaf.shape[:cut] != grid for leaf in last
-    ):
+    last = _floats("large.last", large.last)
+    batches = _floats("large.batches", large.batches)
+    count = batches[0].shape[len(grid)] if batches[0].ndim > len(grid) else COUNT
+    expected = [(*grid, count, *leaf.shape[len(grid) :]) for leaf in last]
+    shapes = [leaf.shape for leaf in last]
+    if [leaf.shape for leaf in batches] != expected or count >= COUNT:
         raise DamagedResultError("large has batches of other shapes than theta.")
-    if not 1 <= large.length <= _MOST_STEPS or not 0 <= large.seen <= COUNT * large.length:
+    if [leaf.shape for leaf in _floats("large.partial", large.partial)] != shapes or any(
+        shape[: len(grid)] != grid for shape in shapes
+    ):
+        raise DamagedResultError("large has parts of other shapes than theta.")
+    if not 0 <= large.seen <= large.length <= _MOST_STEPS or not large.length:
         raise DamagedResultError("large has a length or a number of steps that cannot be.")
 
 

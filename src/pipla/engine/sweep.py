@@ -24,10 +24,10 @@ from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback
 from pipla.engine.packing import with_scale_like
-from pipla.engine.result import Snapshot, Status, snapshot_of, warn_of_other_model
+from pipla.engine.result import Snapshot, Status, restored, snapshot_of, warn_of_other_model
 from pipla.engine.run import (
     as_dtype,
-    carry_of,
+    batches_of,
     check_support,
     checked_algorithm,
     checked_burn_in,
@@ -185,7 +185,7 @@ class SweepResult:
         algorithms = with_scale_like(self.algorithms, theta)
         program = Program(model, algorithms, snapshot.key(), save.quantity)
         blank = start(program, theta, particles, save.moments_every is not None)
-        carry = carry_of(snapshot, self.large, blank, program.lanes)
+        carry = restored(snapshot, blank)
         warn_of_other_model(snapshot, model)
         trace = jax.tree.map(
             lambda t: np.moveaxis(t.reshape(-1, *t.shape[2:]), 1, 0),
@@ -199,6 +199,7 @@ class SweepResult:
             last_finite=self.last_finite.ravel(),
             seconds=self.seconds,
             compile_seconds=self.compile_seconds,
+            batches=batches_of(self.large, carry, len(program.lanes)),
         )
         driver = _driver(program, save, self.burn_in, grid)
         history = history._replace(carry=place(history.carry, driver.mesh))
@@ -290,7 +291,7 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
     def on_grid(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*grid, *leaf.shape[1:]), tree)
 
-    state, moments, batches = history.carry
+    state, moments, batch = history.carry
     seen = moments if history.step > driver.burn_in else None
     last = np.broadcast_to(history.last_finite, driver.program.lanes)
     trace = jax.tree.map(
@@ -319,7 +320,7 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
         message=message,
         algorithms=driver.program.algorithm,
         snapshot=snapshot_of(history.carry, driver.program.key, driver.save, driver.program.model),
-        large=None if batches is None else LargeParts.of(large, batches, grid),
+        large=None if batch is None else LargeParts.of(large, history.batches, batch, grid),
         fixed=fixed.theta,
     )
 

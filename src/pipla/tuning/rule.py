@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
+import jax
 from jaxtyping import PyTree
 
+from pipla import _trees
 from pipla.algorithms import PIPGLA
 from pipla.algorithms.wrappers.adaptive import Adaptive
 from pipla.models.model import Model
@@ -28,8 +29,12 @@ class Recommended(NamedTuple):
 
     def start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """Particles for z from particles for x."""
-        inverse = eqx.filter_vmap(self.back.inverse, in_axes=(None, eqx.if_array(0)))
-        return inverse(theta, particles)
+        learned, fixed = _trees.split(particles)
+
+        def one(x: PyTree) -> PyTree:
+            return _trees.split(self.back.inverse(theta, _trees.combine(x, fixed)))[0]
+
+        return _trees.combine(jax.vmap(one)(learned), fixed)
 
 
 def recommended(model: Model) -> Recommended:
