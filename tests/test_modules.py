@@ -21,6 +21,7 @@ from pipla.algorithms.wrappers import adaptive
 from pipla.engine import result as result_file
 from pipla.engine.batches import COUNT, LEAST, BatchMeans, LargeParts, Running
 from pipla.engine.chunk import by_size
+from pipla.engine.packing import with_scale_like
 from pipla.models.model import theta_parts, without_fixed_leaves
 from pipla.testing import compilations
 from pipla.tuning.curvature import LocalGeometry, stiffness_ratios
@@ -331,6 +332,17 @@ def test_modules_are_saved_and_resumed_from_the_same_modules(result, tmp_path):
     assert pipla.load(tmp_path / "copy").modules == again.modules
 
 
+def test_a_stored_theta_scale_takes_the_structure_of_theta():
+    theta = {"net": Two(jnp.ones(2), jnp.ones(3)), "s": jnp.ones(())}
+    scales = {"net": {"a": jnp.asarray(0.1), "b": jnp.asarray(0.2)}, "s": jnp.asarray(0.3)}
+    algorithm = adaptive.Adaptive(pipla.PGD(0.1, theta_scale=scales))
+    found = with_scale_like(algorithm, theta).scheme.theta_scale
+    assert type(found["net"]) is Two
+    assert [float(leaf) for leaf in jax.tree.leaves(found)] == [0.1, 0.2, 0.3]
+    prefix = pipla.PGD(0.1, theta_scale={"net": 0.5, "s": 1.0})
+    assert eqx.tree_equal(with_scale_like(prefix, theta), prefix)
+
+
 # Another model is noticed. #
 
 
@@ -478,6 +490,25 @@ def test_a_large_part_is_saved_and_resumed_bit_for_bit(large, tmp_path):
         np.testing.assert_array_equal(whole.large.batches["big"], large.large.batches["big"])
         np.testing.assert_array_equal(whole.theta["big"], large.theta["big"])
         assert whole.large.seen == large.large.seen
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seen": 99}, "a length or a number of steps"),
+        ({"length": 0, "seen": 0}, "a length or a number of steps"),
+        ({"batches": {"big": np.zeros((3, 7)), "s": None}}, "batches of other shapes"),
+        ({"batches": {"big": np.zeros((16, LARGE)), "s": None}}, "batches of other shapes"),
+        ({"partial": {"big": np.zeros(7), "s": None}}, "parts of other shapes"),
+        ({"partial": {"big": np.zeros(LARGE)}}, "different structures"),
+        ({"last": {"big": np.zeros(LARGE, int), "s": None}}, "does not consist of real numbers"),
+    ],
+)
+def test_a_file_whose_large_parts_do_not_fit_is_damaged(large, tmp_path, change, words):
+    altered = dataclasses.replace(large, large=dataclasses.replace(large.large, **change))
+    altered.save(tmp_path / "run")
+    with pytest.raises(ValueError, match=words):
+        pipla.load(tmp_path / "run")
 
 
 def test_a_theta_of_one_large_part_alone(tmp_path):

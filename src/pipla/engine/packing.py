@@ -336,5 +336,8 @@ def with_scale_like(algorithm: Algorithm, theta: PyTree) -> Algorithm:
         if isinstance(value, Algorithm):
             changed[field.name] = with_scale_like(value, theta)
         elif field.name == "theta_scale" and isinstance(value, dict | list):
-            changed[field.name] = _trees.like("theta", theta, value)
+            try:
+                jax.tree.broadcast(value, theta)  # as it is, or one number for several leaves
+            except (ValueError, TypeError):
+                changed[field.name] = _trees.like("theta", theta, value)
     return dataclasses.replace(algorithm, **changed) if changed else algorithm

@@ -39,7 +39,8 @@ class Model(eqx.Module):
     Arguments:
         smooth: minus the log of the smooth part of the density, `smooth(theta, x, data)`, for
             one particle `x`; returns a scalar. A member of `pipla.likelihoods` or a function of
-            your own. `None` when the whole potential is non-smooth.
+            your own. `None` when the whole potential is non-smooth. Theta and x may be modules,
+            and are seen complete, with their functions and settings.
         nonsmooth: a term of `pipla.prox`, or `None`.
         data: what else `smooth` needs: any pytree of arrays.
         metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
