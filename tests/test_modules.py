@@ -121,6 +121,12 @@ def test_an_integer_outside_of_a_module_is_refused(theta):
         run(theta=theta)
 
 
+def test_a_term_on_a_leaf_that_is_not_learned_is_refused():
+    theta = Link(0.3, LINK.slope)  # a Python number in a module is a setting
+    with pytest.raises(ValueError, match=r"theta\.bias belongs to a term, but is not learned"):
+        run(theta=theta)
+
+
 def test_a_theta_of_functions_alone_is_refused():
     with pytest.raises(TypeError, match="theta"):
         run(theta={"f": jnp.tanh})

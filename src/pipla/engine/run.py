@@ -57,7 +57,8 @@ def run(
         algorithm: how, for example `pipla.PIPGLA(step_size=0.01)`. Numbers left out are chosen
             for this start, as by `pipla.tuning.suggest`.
         theta: where theta starts: any pytree of floats, modules included. In a module, arrays of
-            floats are learned; its other leaves (functions, integers, text) are carried along.
+            floats are learned; its other leaves (functions, Python numbers, text) are carried
+            along.
         particles: where the particles start, likewise; the leading axis of every array of floats
             counts them, and other leaves of modules have no such axis.
         num_steps: the number of steps.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla import _checks, _trees
-from pipla._trees import Fixed
+from pipla._trees import Fixed, Path
 from pipla.models.fixed_leaves import Completed
 from pipla.models.likelihoods import Flat, Likelihood, as_likelihood
 from pipla.prox.base import Solution, Term, Zero
@@ -312,9 +312,21 @@ def without_fixed_leaves(
     theta, of_theta = _trees.split(theta)
     particles, of_x = _trees.split(particles)
     if of_theta is not None or of_x is not None:
+        for of_term in model.nonsmooth.reach():
+            _require_learned("theta", theta, of_term[0])
+            _require_learned("x", particles, of_term[1])
         completed = Completed(model.smooth, Fixed(of_theta, of_x))
         model = _trees.put_part(model, "smooth", completed)
     return model, theta, particles
+
+
+def _require_learned(name: str, tree: PyTree, path: Path | None) -> None:
+    """A term must not address a leaf that was taken out."""
+    if path is not None and not jax.tree.leaves(_trees.part(name, tree, path)):
+        raise ValueError(
+            f"{'.'.join(map(str, (name, *path)))} belongs to a term, but is not learned: in a "
+            "module only arrays of floats are; make it one, for example `jnp.asarray(0.0)`."
+        )
 
 
 def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:
