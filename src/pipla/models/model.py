@@ -312,17 +312,19 @@ def without_fixed_leaves(
     theta, of_theta = _trees.split(theta)
     particles, of_x = _trees.split(particles)
     if of_theta is not None or of_x is not None:
-        for of_term in model.nonsmooth.reach():
-            _require_learned("theta", theta, of_term[0])
-            _require_learned("x", particles, of_term[1])
+        for in_theta, in_x in model.nonsmooth.reach():
+            if of_theta is not None and in_theta is not None:
+                _require_learned("theta", theta, in_theta)
+            if of_x is not None:
+                _require_learned("x", particles, in_x)
         completed = Completed(model.smooth, Fixed(of_theta, of_x))
         model = _trees.put_part(model, "smooth", completed)
     return model, theta, particles
 
 
-def _require_learned(name: str, tree: PyTree, path: Path | None) -> None:
+def _require_learned(name: str, tree: PyTree, path: Path) -> None:
     """A term must not address a leaf that was taken out."""
-    if path is not None and not jax.tree.leaves(_trees.part(name, tree, path)):
+    if not jax.tree.leaves(_trees.part(name, tree, path)):
         raise ValueError(
             f"{'.'.join(map(str, (name, *path)))} belongs to a term, but is not learned: in a "
             "module only arrays of floats are; make it one, for example `jnp.asarray(0.0)`."
