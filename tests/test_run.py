@@ -92,18 +92,24 @@ def test_moments_of_a_quantity_replace_those_of_x():
 
     save = pipla.Save(moments_every=1, particles_every=1, quantity=quantity)
     result = run(save=save, burn_in=4)
-    clouds, thetas = result.saved_particles[4:], result.theta_trace[4:]
+    clouds = run(save=pipla.Save(particles_every=1)).saved_particles[4:]
+    thetas = result.theta_trace[4:]
     norms = (clouds**2).sum(axis=2)
     np.testing.assert_allclose(result.x_mean["norm"], norms.mean(), rtol=1e-12)
     np.testing.assert_allclose(result.x_variance["norm"], norms.var(), rtol=1e-10)
     shifted = (clouds - thetas[:, None, None]).reshape(-1, D)
     np.testing.assert_allclose(result.x_mean["shifted"], shifted.mean(axis=0), rtol=1e-12)
+    # What is saved is the quantity, too: of a non-centred model x, not z.
+    saved = result.saved_particles
+    np.testing.assert_allclose(saved["norm"][4:], norms, rtol=1e-12)
+    np.testing.assert_allclose(saved["shifted"][4:].reshape(-1, D), shifted, rtol=1e-12)
 
 
 def test_the_mean_of_truth_values_is_a_probability():
     save = pipla.Save(moments_every=1, particles_every=1, quantity=lambda theta, x: x > 0)
     result = run(save=save, burn_in=4)
-    share = (result.saved_particles[4:] > 0).mean(axis=(0, 1))
+    clouds = run(save=pipla.Save(particles_every=1)).saved_particles
+    share = (clouds[4:] > 0).mean(axis=(0, 1))
     np.testing.assert_allclose(result.x_mean, share, rtol=1e-12)
     assert result.x_mean.dtype == result.particles.dtype
 

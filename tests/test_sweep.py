@@ -1,10 +1,12 @@
 """Sweeps: a grid of settings times seeds is one program, and each lane is the run it stands for."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import jax
 import jax.numpy as jnp
@@ -315,3 +317,52 @@ def test_resuming_moments_of_a_quantity_in_a_sweep_needs_the_quantity():
         part.resume(MODEL, num_steps=10)
     again = part.resume(MODEL, num_steps=10, save=save)
     np.testing.assert_array_equal(again.x_mean, whole.x_mean)
+
+
+# Tables. #
+
+
+def test_a_sweep_prints_one_row_per_setting(grid):
+    title, header, *rows = repr(grid).splitlines()
+    assert title.startswith("SweepResult(8 settings × 16 replicates, 30 steps, 128 of 128 finite")
+    assert header.split() == ["step_size", "theta", "finite"]
+    assert len(rows) == 8
+    number, step, mean, sign, error, finite = rows[3].split()
+    assert (number, sign, finite) == ("3", "±", "16/16")
+    expected = grid.theta[3].mean(), np.sqrt(np.sum(grid.theta_stderr[3] ** 2)) / 16
+    np.testing.assert_allclose([float(mean), float(error)], expected, rtol=1e-3)
+    np.testing.assert_allclose(float(step), np.linspace(0.01, 0.2, 8)[3], rtol=1e-3)
+
+
+def test_a_long_table_is_cut_and_lost_runs_are_counted(grid):
+    finite = grid.finite.copy()
+    finite[0], finite[1, :4] = False, False
+    lost = dataclasses.replace(grid, finite=finite)
+    rows = repr(lost).splitlines()[2:]
+    assert rows[0].split()[2:] == ["-", "0/16"]
+    assert rows[1].split()[-1] == "12/16"
+    many = {"finite": np.ones((64, 2), bool), "theta_trace": grid.theta_trace.reshape(64, 2, 30)}
+    last = repr(dataclasses.replace(grid, **many, algorithms=None)).splitlines()[-1]
+    assert last == "... and 44 more settings"
+
+
+def test_a_sweep_as_a_data_frame_has_one_row_per_run(grid, monkeypatch):
+    # A stand-in: pandas is not among the packages that tests need.
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
+    frame = grid.to_pandas()
+    names = ["setting", "replicate", "step_size", "theta", "theta_stderr"]
+    assert list(frame) == [*names, "finite", "last_finite", "prox_gap"]
+    assert all(len(column) == 128 for column in frame.values())
+    row = 3 * 16 + 11
+    assert (frame["setting"][row], frame["replicate"][row]) == (3, 11)
+    assert frame["theta"][row] == grid.theta[3, 11]
+    assert frame["theta_stderr"][row] == grid.theta_stderr[3, 11]
+    traces = {"a": grid.theta_trace, "b": np.stack([grid.theta_trace] * 2, axis=-1)}
+    frame = dataclasses.replace(grid, theta_trace=traces).to_pandas()
+    assert {"theta['a']", "theta['b'][0]", "theta_stderr['b'][1]"} <= set(frame)
+
+
+def test_a_missing_pandas_is_named_with_its_extra(grid, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"a table of a sweep needs .* 'pipla\[pandas\]'"):
+        grid.to_pandas()

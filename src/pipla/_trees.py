@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -137,8 +138,8 @@ def size(tree: PyTree) -> int:
 
 
 def dtype(tree: PyTree) -> Any:
-    """The common dtype of the leaves."""
-    return jnp.result_type(*jax.tree.leaves(tree))
+    """The common dtype of the leaves; functions and text have none."""
+    return jnp.result_type(*jax.tree.leaves(split(tree)[0]))
 
 
 def one_dtype(tree: PyTree) -> PyTree:
@@ -149,9 +150,124 @@ def one_dtype(tree: PyTree) -> PyTree:
 
 def brief(tree: PyTree, most: int = 4) -> str:
     """`-4.61` or `(0.12, -3.4, ...)`: the first few numbers, four digits each."""
-    numbers = [f"{v:.4g}" for leaf in jax.tree.leaves(tree) for v in np.ravel(leaf)[: most + 1]]
+    leaves = jax.tree.leaves(split(tree)[0])
+    numbers = [f"{v:.4g}" for leaf in leaves for v in np.ravel(leaf)[: most + 1]]
     shown = ", ".join(numbers[:most]) + (", ..." if len(numbers) > most else "")
     return shown if len(numbers) == 1 else f"({shown})"
+
+
+# Modules: leaves that are learned, and leaves that are carried along. #
+
+
+def is_module(node: Any) -> bool:
+    """Whether a node is an instance of a dataclass, such as an equinox module."""
+    return dataclasses.is_dataclass(node) and not isinstance(node, type)
+
+
+def split(tree: PyTree) -> tuple[PyTree, PyTree]:
+    """The learned leaves and the fixed ones: two trees like `tree`, each with `None` elsewhere.
+
+    In a module arrays of floats are learned, as in equinox, and everything else is a setting of
+    it: integers, Python numbers, booleans, text, functions. Outside of modules text and functions
+    are fixed, and every number counts as learned: an integer there is more likely a 0 that should
+    be 0.0, and is refused later.
+
+    The second tree is `None` where nothing is fixed, and where nothing could be learned.
+    """
+
+    def mark(node: Any) -> Any:
+        if is_module(node):
+            return jax.tree.map(_is_inexact, node)
+        return not (isinstance(node, str) or callable(node))
+
+    learned = jax.tree.map(mark, tree, is_leaf=is_module)
+    flags = jax.tree.leaves(learned)
+    if all(flags) or not any(flags):
+        return tree, None
+    return eqx.partition(tree, learned)
+
+
+def combine(*trees: PyTree) -> PyTree:
+    """Trees like each other, each with `None` where another one has a leaf; `None` is none."""
+    given = [tree for tree in trees if tree is not None]
+    return eqx.combine(*given) if len(given) > 1 else given[0]
+
+
+def places(tree: PyTree) -> Any:
+    """The structure of a tree in which a `None` counts as a leaf."""
+    return jax.tree.structure(tree, is_leaf=lambda leaf: leaf is None)
+
+
+class Fixed(NamedTuple):
+    """The fixed leaves of theta and of x, with `None` elsewhere; `None` where there are none."""
+
+    theta: PyTree = None
+    x: PyTree = None
+
+    def complete(self, theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
+        """Theta and x (or particles) with their fixed leaves."""
+        return self.complete_theta(theta), self.complete_x(x)
+
+    def complete_theta(self, theta: PyTree) -> PyTree:
+        """Theta with its fixed leaves."""
+        return combine(theta, self.theta)
+
+    def complete_x(self, x: PyTree) -> PyTree:
+        """X with its fixed leaves; a tree of another structure than x has as it is."""
+        if self.x is None or places(x) != places(self.x):
+            return x
+        return combine(x, self.x)
+
+
+def leaf_groups(tree: PyTree, alone: Sequence[Path]) -> list[tuple[int, ...]]:
+    """The numbers of the leaves in groups: the arrays of a module are one, other leaves one each.
+
+    Scalars in a module, and leaves on one of the paths `alone`, have a group of their own, too.
+    """
+    groups: list[tuple[int, ...]] = []
+    count = 0
+    for path, node in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_module):
+        together = []
+        for inner, leaf in jax.tree_util.tree_leaves_with_path(node):
+            here = path_keys(path) + path_keys(inner)
+            if is_module(node) and leaf.ndim and not any(overlap(here, each) for each in alone):
+                together.append(count)
+            else:
+                groups.append((count,))
+            count += 1
+        if together:
+            groups.append(tuple(together))
+    return groups
+
+
+def like(name: str, template: PyTree, tree: PyTree) -> PyTree:
+    """The leaves of `tree`, found by their paths, in the structure of `template`."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(template)]
+    found = []
+    for path in paths:
+        inner = tree
+        for key in path_keys(path):
+            parts = parts_of(inner)
+            key = key if key in parts else str(key)  # files name the children of a node by text
+            if key not in parts:
+                raise ValueError(
+                    f"{name} does not fit the result, which has no "
+                    f"{name}{jax.tree_util.keystr(path)}; give the {name} of the original run."
+                )
+            inner = parts[key]
+        found.append(inner)
+    return jax.tree.unflatten(jax.tree.structure(template), found)
+
+
+def path_keys(path: Any) -> Path:
+    """JAX's path of a leaf as a path of names and indices."""
+    return tuple(getattr(key, "name", getattr(key, "idx", getattr(key, "key", 0))) for key in path)
+
+
+def _is_inexact(leaf: Any) -> bool:
+    """Whether a leaf is an array of floats (or complex numbers, which are refused later)."""
+    is_array = isinstance(leaf, jax.Array | np.ndarray | np.generic)
+    return is_array and bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
 
 
 # Parts by name. #

@@ -8,6 +8,7 @@ resuming it later, changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,8 +20,14 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from pipla import _trees
 from pipla.algorithms.base import Algorithm, Info
+from pipla.engine.batches import Running
 from pipla.engine.save import Moments, observe
 from pipla.models.model import Model
+
+#: A leaf of theta with more numbers than this keeps no trace, but running batch means.
+LARGE = 10_000
+#: In a theta with more numbers than this, a network, so do leaves with more than a hundred.
+LARGE_THETA, LARGE_THERE = 100_000, 100
 
 
 class Program(eqx.Module):
@@ -42,10 +49,11 @@ class Program(eqx.Module):
 
 
 class Carry(NamedTuple):
-    """What goes from step to step: the algorithm's state and the running moments."""
+    """What goes from step to step: the algorithm's state and the running averages."""
 
     state: Any
     moments: Moments | None
+    batch: Running | None = None  # of the large parts of theta, where there are any
 
 
 class Window(NamedTuple):
@@ -74,7 +82,9 @@ class Chunk(NamedTuple):
     """What a chunk of steps returns."""
 
     carry: Carry
-    trace: PyTree  # theta after each step; rows beyond the number of steps are not written
+    #: Theta after each step; rows beyond the number of steps are not written, and a large part has
+    #: none.
+    trace: PyTree
     finite: Bool[Array, "..."]
     prox_gap: Float[Array, "..."]  # the largest in the chunk
 
@@ -85,7 +95,9 @@ def start(program: Program, theta: PyTree, particles: PyTree, moments: bool) -> 
 
     def one(program: Program, theta: PyTree, particles: PyTree) -> Carry:
         empty = Moments.empty(observe(program.quantity, theta, particles)) if moments else None
-        return Carry(program.algorithm.init(program.model, theta, particles), empty)
+        large = by_size(theta)[1]
+        batch = Running.empty(large) if jax.tree.leaves(large) else None
+        return Carry(program.algorithm.init(program.model, theta, particles), empty, batch)
 
     if program.lanes:
         return eqx.filter_vmap(one, in_axes=(lane_axes(program), 0, 0))(program, theta, particles)
@@ -101,24 +113,31 @@ def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Ch
     """
     algorithm, model, key = program.algorithm, program.model, program.key
     step, number_key, add = type(algorithm).step, jax.random.fold_in, _add_moments
+    add_to_batch = Running.add
     if program.lanes:
         step = eqx.filter_vmap(step, in_axes=(eqx.if_array(0), 0, 0, None))
         number_key = jax.vmap(number_key, in_axes=(0, None))
         add = eqx.filter_vmap(add, in_axes=(0, 0, None, None))
+        add_to_batch = jax.vmap(add_to_batch, in_axes=(0, 0, None))
+    lead = len(program.lanes)
     trace = jax.tree.map(
-        lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), carry.state.theta
+        lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype),
+        by_size(carry.state.theta, lead)[0],
     )
     gap = jnp.zeros(program.lanes, _trees.dtype(carry.state.particles))
 
-    def body(i: Int[Array, ""], chunk: tuple[Any, PyTree, Array]) -> tuple[Any, PyTree, Array]:
-        state, trace, gap = chunk
+    def body(i: Int[Array, ""], chunk: tuple[Any, ...]) -> tuple[Any, ...]:
+        state, trace, gap, batch = chunk
         state, info = step(algorithm, number_key(key, window.first + i), state, model)
+        small, large = by_size(state.theta, lead)
         trace = jax.tree.map(
             lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(rows, leaf, i, axis=0),
             trace,
-            state.theta,
+            small,
         )
-        return state, trace, jnp.maximum(gap, info.prox_gap)
+        if batch is not None:
+            batch = add_to_batch(batch, large, window.first + i >= window.burn_in)
+        return state, trace, jnp.maximum(gap, info.prox_gap), batch
 
     def stretch(turn: tuple[Any, ...]) -> tuple[Any, ...]:
         """All steps up to the next one after which moments are due, and these."""
@@ -128,15 +147,21 @@ def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Ch
         chunk = jax.lax.fori_loop(done, stop, body, chunk)
         return stop, add(moments, chunk[0], program.quantity, stop == due), chunk
 
-    chunk = (carry.state, trace, gap)
+    chunk = (carry.state, trace, gap, carry.batch)
     if carry.moments is None:
         moments, chunk = None, jax.lax.fori_loop(0, window.length, body, chunk)
     else:
         turn = (jnp.zeros_like(window.length), carry.moments, chunk)
         _, moments, chunk = jax.lax.while_loop(lambda turn: turn[0] < window.length, stretch, turn)
-    state, trace, gap = chunk
-    carry = Carry(state, moments)
-    return Chunk(carry, trace, _finite(carry, len(program.lanes)), gap)
+    state, trace, gap, batch = chunk
+    carry = Carry(state, moments, batch)
+    return Chunk(carry, trace, _finite(carry, lead), gap)
+
+
+@eqx.filter_jit
+def observed(program: Program, carry: Carry) -> PyTree:
+    """What is saved of the particles now: x, or the quantity that a run keeps instead."""
+    return observe(program.quantity, carry.state.theta, carry.state.particles)
 
 
 @eqx.filter_jit
@@ -146,6 +171,16 @@ def next_info(program: Program, carry: Carry, number: Int[Array, ""]) -> Info:
         raise TypeError("info is available in runs, not in sweeps.")
     key = jax.random.fold_in(program.key, number)
     return program.algorithm.step(key, carry.state, program.model)[1]
+
+
+def by_size(theta: PyTree, lanes: int = 0) -> tuple[PyTree, PyTree]:
+    """Theta's small parts, which have a trace, and its large ones; each with `None` elsewhere.
+
+    The first `lanes` axes do not count.
+    """
+    sizes = jax.tree.map(lambda leaf: math.prod(leaf.shape[lanes:]), theta)
+    most = LARGE if sum(jax.tree.leaves(sizes)) <= LARGE_THETA else LARGE_THERE
+    return eqx.partition(theta, jax.tree.map(lambda size: size <= most, sizes))
 
 
 def capacity_for(theta: PyTree) -> int:

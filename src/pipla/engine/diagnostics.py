@@ -89,11 +89,14 @@ def doubts(
     algorithm: Algorithm,
     trace: PyTree,
     burn_in: int,
+    theta: PyTree,
     particles: PyTree,
     prox_gap: float,
 ) -> tuple[str, ...]:
-    """What speaks against the answer of a run: one sentence each."""
-    theta = jax.tree.map(lambda leaf: jnp.asarray(leaf[-1]), trace)
+    """What speaks against the answer of a run that ended here: one sentence each.
+
+    Leaves of theta that have no trace are not judged: among so many numbers some have moved.
+    """
     found = (
         _unsettled(trace, burn_in),
         _inexact(prox_gap, _trees.size(_trees.first(particles))),

@@ -16,7 +16,17 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
-from pipla.engine.chunk import Carry, Chunk, Program, Window, advance, capacity_for
+from pipla.engine.batches import BatchMeans
+from pipla.engine.chunk import (
+    Carry,
+    Chunk,
+    Program,
+    Window,
+    advance,
+    by_size,
+    capacity_for,
+    observed,
+)
 from pipla.engine.devices import advance_over, blas_threads
 from pipla.engine.hooks import Callback, Hook, View
 from pipla.engine.result import Status
@@ -46,6 +56,7 @@ class History(NamedTuple):
     last_finite: np.ndarray = np.full((), -1)
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    batches: BatchMeans = BatchMeans()  # of the large parts of theta
 
     @property
     def alive(self) -> np.ndarray:
@@ -88,7 +99,8 @@ class Driver(NamedTuple):
         """Chunk after chunk until step `until`, an interruption or a non-finite value."""
         note_first_run()
         # The buffer does not depend on chunk_size, so that another one compiles nothing.
-        capacity = most = capacity_for(history.carry.state.theta)
+        traced, _ = by_size(history.carry.state.theta, len(self.program.lanes))
+        capacity = most = capacity_for(traced)
         if chunk_size is not None:
             most = min(capacity, chunk_size)
         size, reason = min(16, most), None
@@ -105,7 +117,7 @@ class Driver(NamedTuple):
             spent = time.perf_counter() - began
             history = history._replace(compile_seconds=history.compile_seconds + spent)
             while history.step < until and np.any(history.alive) and reason is None:
-                count = self._next_count(history.step, until, size, hooks)
+                count = self._next_count(history, until, size, hooks)
                 began = time.perf_counter()
                 with self._lapack_threads(history):
                     chunk = self.advance(history.carry, self.window(history, count), capacity)
@@ -155,9 +167,12 @@ class Driver(NamedTuple):
         label = self.program.algorithm.label
         return f"{label} × {self.program.lanes[0]}" if self.program.lanes else label
 
-    def _next_count(self, step: int, until: int, size: int, hooks: Sequence[Hook]) -> int:
+    def _next_count(self, history: History, until: int, size: int, hooks: Sequence[Hook]) -> int:
         """The length of the next chunk, which ends where something is due."""
+        step, batch = history.step, history.carry.batch
         ends = [until, step + size, *(hook.next_step(step) for hook in hooks)]
+        if batch is not None:
+            ends.append(max(step, self.burn_in) + history.batches.room(batch))
         if self.save.particles_every is not None:
             ends.append(step - step % self.save.particles_every + self.save.particles_every)
         return max(1, min(end for end in ends if end is not None) - step)
@@ -166,11 +181,17 @@ class Driver(NamedTuple):
         """The history with a chunk added."""
         step, saved = history.step + count, history.saved_particles
         if self.save.particles_every is not None and step % self.save.particles_every == 0:
-            particles = chunk.carry.state.particles
-            saved = (*saved, jax.tree.map(lambda leaf: np.asarray(leaf)[None], particles))
+            now = chunk.carry.state.particles
+            if self.program.quantity is not None:
+                now = observed(self.program, chunk.carry)
+            saved = (*saved, jax.tree.map(lambda leaf: np.asarray(leaf)[None], now))
         carry, alive = chunk.carry, history.alive
         if not np.all(alive):  # lost lanes stay where they were
             carry = _take_lanes(~alive, history.carry, carry)
+        batches = history.batches
+        if carry.batch is not None and not batches.room(carry.batch):
+            batches = batches.extended(carry.batch)
+            carry = carry._replace(batch=carry.batch.emptied())
         gap = np.maximum(history.prox_gap, np.asarray(chunk.prox_gap))
         trace = jax.tree.map(lambda rows: np.asarray(rows)[:count], chunk.trace)
         return history._replace(
@@ -178,6 +199,7 @@ class Driver(NamedTuple):
             step=step,
             traces=(*history.traces, trace),
             saved_particles=saved,
+            batches=batches,
             prox_gap=np.where(alive, gap, history.prox_gap),
         )
 

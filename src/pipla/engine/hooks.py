@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Info
-from pipla.engine.chunk import Carry, Program, next_info
+from pipla.engine.chunk import Carry, Program, by_size, next_info
 from pipla.engine.diagnostics import monte_carlo_error, still_moving
 
 
@@ -30,11 +30,13 @@ class View:
 
     Attributes:
         step, num_steps, burn_in: the steps done, wanted, and left out of averages.
-        theta: after the last step. In a sweep, theta, particles and moments have two leading
-            axes: settings, replicates.
+        theta: after the last step, with the leaves that are not learned. In a sweep, theta,
+            particles and moments have two leading axes: settings, replicates.
         particles: after the last step.
         x_mean, x_variance: running moments so far, or `None`.
-        theta_trace: theta after every step so far; in a sweep, the steps come first.
+        theta_trace: theta after every step so far; in a sweep, the steps come first. `None` for
+            large leaves, as in `Result`, and for those that are not learned.
+        grid: the shape of a sweep, settings and replicates; `()` for a run.
         prox_gap: the largest duality gap so far.
         seconds: wall time of the steps.
         info: gradients at the present state, as the next step would report them; computed when
@@ -55,35 +57,37 @@ class View:
     ) -> None:
         self.step, self.num_steps, self.burn_in, self.seconds = step, num_steps, burn_in, seconds
         self.prox_gap = float(np.max(prox_gap))
-        self._program, self._carry, self._traces, self._grid = program, carry, traces, grid
+        self._program, self._carry, self._traces, self.grid = program, carry, traces, grid
 
     @functools.cached_property
     def theta(self) -> PyTree:
-        return self._on_grid(self._carry.state.theta)
+        return self._program.model.fixed.complete_theta(self._on_grid(self._carry.state.theta))
 
     @functools.cached_property
     def particles(self) -> PyTree:
-        return self._on_grid(self._carry.state.particles)
+        return self._program.model.fixed.complete_x(self._on_grid(self._carry.state.particles))
 
     @functools.cached_property
     def x_mean(self) -> PyTree:
         moments = self._moments()
-        return None if moments is None else self._on_grid(moments.mean)
+        if moments is None:
+            return None
+        return self._program.model.fixed.complete_x(self._on_grid(moments.mean))
 
     @functools.cached_property
     def x_variance(self) -> PyTree:
         moments = self._moments()
         if moments is None:
             return None
-        variance = jax.vmap(type(moments).variance)(moments) if self._grid else moments.variance()
+        variance = jax.vmap(type(moments).variance)(moments) if self.grid else moments.variance()
         return self._on_grid(variance)
 
     @functools.cached_property
     def theta_trace(self) -> PyTree:
         trace = jax.tree.map(lambda *rows: np.concatenate(rows), *self._traces)
-        if not self._grid:
+        if not self.grid:
             return trace
-        return jax.tree.map(lambda t: t.reshape(len(t), *self._grid, *t.shape[2:]), trace)
+        return jax.tree.map(lambda t: t.reshape(len(t), *self.grid, *t.shape[2:]), trace)
 
     @functools.cached_property
     def info(self) -> Info:
@@ -96,9 +100,9 @@ class View:
 
     def _on_grid(self, tree: PyTree) -> PyTree:
         arrays = jax.tree.map(np.asarray, tree)
-        if not self._grid:
+        if not self.grid:
             return arrays
-        return jax.tree.map(lambda leaf: leaf.reshape(*self._grid, *leaf.shape[1:]), arrays)
+        return jax.tree.map(lambda leaf: leaf.reshape(*self.grid, *leaf.shape[1:]), arrays)
 
 
 #: A callback: `True` or a reason stops the run.
@@ -181,7 +185,7 @@ class EarlyStop(Every):
     """Stop once theta has settled and its Monte-Carlo error is small.
 
     Looked at are the last half of the steps so far. It judges the noise of the average, not its
-    bias.
+    bias, and only leaves of theta that have a trace.
 
     Arguments:
         tolerance: the largest Monte-Carlo standard error of any number in theta.
@@ -198,15 +202,19 @@ class EarlyStop(Every):
     def __call__(self, view: View) -> str | None:
         if not self.is_due(view) or view.step < max(self.least, view.burn_in + 100):
             return None
-        tail = jax.tree.map(lambda trace: trace[len(trace) // 2 :], view.theta_trace)
-        error = max(float(np.max(monte_carlo_error(leaf))) for leaf in jax.tree.leaves(tail))
-        if not error <= self.tolerance or any(map(still_moving, jax.tree.leaves(tail))):
+        tail = [trace[len(trace) // 2 :] for trace in jax.tree.leaves(view.theta_trace)]
+        if not tail:
+            return None
+        error = max(float(np.max(monte_carlo_error(leaf))) for leaf in tail)
+        if not error <= self.tolerance or any(map(still_moving, tail)):
             return None
         return f"theta has settled, with a Monte-Carlo error of {error:.2g}"
 
 
 class Log(Every):
     """Write step, seconds, theta and the prox gap to a file, one line per look.
+
+    Of theta, those leaves are written that have a trace.
 
     Arguments:
         path: ends in `.csv`, or in `.jsonl` for one JSON object per line. An existing file is
@@ -227,7 +235,7 @@ class Log(Every):
     def __call__(self, view: View) -> None:
         if self._file is None or not self.is_due(view):
             return
-        row = {"step": view.step, "seconds": round(view.seconds, 6), **_named(view.theta)}
+        row = {"step": view.step, "seconds": round(view.seconds, 6), **_named(view)}
         row["prox_gap"] = view.prox_gap
         if self.path.suffix == ".jsonl":
             self._file.write(json.dumps(row) + "\n")
@@ -285,9 +293,10 @@ class Progress(Hook):
             self._bar.stop()
 
 
-def _named(theta: PyTree) -> dict[str, Any]:
+def _named(view: View) -> dict[str, Any]:
     """Theta's numbers by name: `theta`, `theta['alpha']`, `theta[0]`; arrays as lists."""
-    leaves = jax.tree_util.tree_leaves_with_path(theta)
+    learned, _ = _trees.split(view.theta)
+    leaves = jax.tree_util.tree_leaves_with_path(by_size(learned, len(view.grid))[0])
     return {
         f"theta{jax.tree_util.keystr(path)}": np.asarray(leaf).tolist() for path, leaf in leaves
     }

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from pipla import _checks, _trees
-from pipla.models.model import Model
+from pipla.models.model import Model, without_fixed_leaves
 from pipla.tuning.curvature import stiffness
 
 
@@ -54,6 +54,7 @@ def map_estimate(
     for name, number in (("tolerance", tolerance), ("step_size", step_size)):
         if number is not None or name == "tolerance":
             _checks.positive(name, _checks.real(name, number))
+    model, theta, x = without_fixed_leaves(model, theta, x)
     theta, x = _checked_point(model, theta, x)
     dtype = _trees.dtype(x)
     exact = jax.eval_shape(model.smooth.resolvent, theta, x, jnp.ones((), dtype)) is not None
@@ -80,7 +81,8 @@ def map_estimate(
             f"x became non-finite within {int(count)} steps; give a smaller step_size"
             + ("." if step_size is None else f" than {float(step_size):.4g}.")
         )
-    return MapEstimate(found, model.potential(theta, found), count, bool(change <= tolerance))
+    value = model.potential(theta, found)
+    return MapEstimate(model.fixed.complete_x(found), value, count, bool(change <= tolerance))
 
 
 def _checked_point(model: Model, theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:

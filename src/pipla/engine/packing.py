@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from pipla import _trees
 from pipla.algorithms.base import REGISTERED, Algorithm, file_name
 from pipla.engine.archive import DamagedResultError
 
@@ -122,6 +123,11 @@ def _decode_fields(kind: Any, name: str, packed: Any, arrays: Arrays) -> Any:
                     values["numbers"] = numbers
             elif key != "numbers" or packed[key] != {"dict": {}}:
                 values[key] = decode(hint, key, packed[key], arrays)
+    if "modules" in hints:
+        lost = {"theta": ("fixed", "theta_trace"), "particles": ("particles",)}
+        for name, sources in lost.items():
+            for code in filter(None, (lost_code(packed.get(source)) for source in sources)):
+                values["modules"] = {name: code} | values.get("modules", {})
     return kind(**values)  # a field that is missing and has no default is an error
 
 
@@ -173,17 +179,42 @@ def _pack(name: str, tree: PyTree, arrays: Arrays) -> Any:
     if is_key(tree):
         data = _pack(name, np.asarray(jax.random.key_data(tree)), arrays)
         return {"key": {"kind": str(jax.random.key_impl(tree)), "data": data}}
-    if not isinstance(tree, np.ndarray | np.generic | jax.Array | float | int):
-        raise TypeError(
-            f"{name} is a {type(tree).__name__}; save understands arrays in dicts, lists and "
-            "tuples. Convert it, for example to a dict, to keep it in a file."
-        )
+    if isinstance(tree, bool | int | str):
+        return {"value": tree}
+    if not isinstance(tree, np.ndarray | np.generic | jax.Array | float):
+        return _pack_code(name, tree, arrays)
     array = np.asarray(tree)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} has dtype {array.dtype}; save understands real numbers only.")
     label = f"{name.split('.')[0]}-{len(arrays)}"  # keys of users' dicts would not be unique
     arrays[label] = array
     return {"array": label}
+
+
+def _pack_code(name: str, tree: PyTree, arrays: Arrays) -> Any:
+    """What is code: of a module its leaves by name, of a function no more than its name."""
+    children, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)
+    if len(children) == 1 and not children[0][0]:  # a leaf
+        return {"code": str(getattr(tree, "__name__", type(tree).__name__))}
+    named = {_trees.path_keys(path)[0]: child for path, child in children}
+    parts = {str(key): _pack(f"{name}.{key}", child, arrays) for key, child in named.items()}
+    return {"module": {"name": type(tree).__name__, "parts": parts}}
+
+
+def lost_code(packed: Any) -> str | None:
+    """The name of a module or a function in the packed tree, which comes back as a dict or `None`.
+
+    Of several, the outermost.
+    """
+    if type(packed) is not dict or len(packed) != 1:
+        return None
+    ((kind, value),) = packed.items()
+    if kind in ("code", "module"):
+        return str(value["name"] if kind == "module" else value)
+    if kind in ("dict", "list", "tuple"):
+        children = value.values() if type(value) is dict else value
+        return next(filter(None, map(lost_code, children)), None)
+    return None
 
 
 def _unpack(packed: Any, arrays: Arrays) -> PyTree:
@@ -200,6 +231,12 @@ def _unpack(packed: Any, arrays: Arrays) -> PyTree:
     if kind in ("list", "tuple"):
         children = [_unpack(child, arrays) for child in value]
         return children if kind == "list" else tuple(children)
+    if kind == "module" and set(value) == {"name", "parts"} and type(value["name"]) is str:
+        return {key: _unpack(child, arrays) for key, child in value["parts"].items()}
+    if kind == "value" and isinstance(value, bool | int | str):
+        return value
+    if kind == "code" and type(value) is str:
+        return None
     if kind == "key":
         data = jnp.asarray(_unpack(value["data"], arrays))
         return jax.random.wrap_key_data(data, impl=value["kind"])
@@ -289,3 +326,18 @@ def with_stored_numbers(algorithm: Algorithm, numbers: dict[str, Any]) -> Algori
         elif value is None or isinstance(value, str):
             missing[field.name] = jax.tree.map(jnp.asarray, stored)
     return dataclasses.replace(algorithm, **missing) if missing else algorithm
+
+
+def with_scale_like(algorithm: Algorithm, theta: PyTree) -> Algorithm:
+    """`algorithm` with a `theta_scale` that a file holds as dicts in the structure of theta."""
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if isinstance(value, Algorithm):
+            changed[field.name] = with_scale_like(value, theta)
+        elif field.name == "theta_scale" and isinstance(value, dict | list):
+            try:
+                jax.tree.broadcast(value, theta)  # as it is, or one number for several leaves
+            except (ValueError, TypeError):
+                changed[field.name] = _trees.like("theta", theta, value)
+    return dataclasses.replace(algorithm, **changed) if changed else algorithm

@@ -10,20 +10,27 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from pipla import _checks
+from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm, Curvature
-from pipla.engine.chunk import Program, start
+from pipla.engine.batches import BatchMeans, LargeParts
+from pipla.engine.chunk import Carry, Program, by_size, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback, Progress
-from pipla.engine.packing import numbers_of, with_stored_numbers
-from pipla.engine.result import Result, Status, provenance, restored, snapshot_of
-from pipla.engine.save import Save
-from pipla.models.model import Model, checked_point
+from pipla.engine.packing import numbers_of, with_scale_like, with_stored_numbers
+from pipla.engine.result import (
+    Result,
+    Status,
+    provenance,
+    restored,
+    snapshot_of,
+    warn_of_other_model,
+)
+from pipla.engine.save import Save, observe
+from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.conditions import broken_conditions, warn_broken
 from pipla.tuning.curvature import LocalGeometry
 
@@ -49,8 +56,11 @@ def run(
         model: what to fit.
         algorithm: how, for example `pipla.PIPGLA(step_size=0.01)`. Numbers left out are chosen
             for this start, as by `pipla.tuning.suggest`.
-        theta: where theta starts: any pytree of floats.
-        particles: where the particles start; the leading axis of every leaf counts them.
+        theta: where theta starts: any pytree of floats, modules included. In a module, arrays of
+            floats are learned; its other leaves (functions, Python numbers, text) are carried
+            along.
+        particles: where the particles start, likewise; the leading axis of every array of floats
+            counts them, and other leaves of modules have no such axis.
         num_steps: the number of steps.
         key: `jax.random.key(seed)`. Equal keys give equal runs, however they are chunked.
         burn_in: the number of steps left out of the averages; half of them by default.
@@ -75,8 +85,10 @@ def run(
     _checks.boolean("check", check)
     checked_algorithm(algorithm)
     _checks.resolution("particles", particles)
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
     algorithm.check(theta, particles)
+    save = save.completed(model.fixed)
     save.check(theta, particles)
     check_support(algorithm, model, theta, particles)
     geometry = LocalGeometry(model, theta, particles)
@@ -94,6 +106,8 @@ def resume(
     model: Model,
     *,
     num_steps: int,
+    theta: PyTree = None,
+    particles: PyTree = None,
     algorithm: Algorithm | None = None,
     save: Save | None = None,
     callbacks: Sequence[Callback] = (),
@@ -105,7 +119,10 @@ def resume(
     Arguments:
         result: a `Result`, or the folder it was saved in. A sweep is resumed by its own method
             `SweepResult.resume`.
-        model: the model it was run on.
+        model: the model it was run on. Another one, with other data or numbers, is warned of.
+        theta, particles: only needed when they were modules, or held functions, and the result
+            comes from a file, which holds no code: those of the original run, of which only the
+            structure and the leaves that are not learned are used.
         algorithm: only needed when it holds code (`theta_optimizer`), or is one of your own that
             is not registered (`pipla.algorithms.register`).
         save: only needed when it held code (`quantity`).
@@ -136,28 +153,57 @@ def resume(
         )
     save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
     checked_algorithm(algorithm)
+    theta = in_structure_of("theta", theta, result.theta_last, result.modules)
+    particles = in_structure_of("particles", particles, result.particles, result.modules)
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
+    save = save.completed(model.fixed)
     stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
-    algorithm = with_stored_numbers(algorithm, stored)
+    algorithm = with_scale_like(with_stored_numbers(algorithm, stored), theta)
     algorithm.completed(_OriginalRun())
-    theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
-    particles = jax.tree.map(jnp.asarray, result.particles)
     theta, particles = checked_point(model, theta, particles)
     algorithm.check(theta, particles)
     program = Program(model, as_dtype(algorithm, particles), snapshot.key(), save.quantity)
     blank = start(program, theta, particles, save.moments_every is not None)
+    carry = restored(snapshot, blank)
+    warn_of_other_model(snapshot, model)
     saved = result.saved_particles
+    if saved is not None:
+        kept = jax.eval_shape(lambda t, x: observe(save.quantity, t, x), theta, particles)
+        saved = _trees.like("particles", kept, saved)
     history = History(
-        restored(snapshot, blank),
+        carry,
         result.num_steps,
-        traces=(result.theta_trace,) if result.num_steps else (),
+        traces=(_trees.like("theta", theta, result.theta_trace),) if result.num_steps else (),
         saved_particles=() if saved is None else (saved,),
         prox_gap=np.asarray(result.prox_gap),
         seconds=result.seconds,
         compile_seconds=result.compile_seconds,
+        batches=batches_of(result.large, carry),
     )
     driver = Driver(program, save, result.burn_in)
     until = result.num_steps + num_steps
     return _result(driver, driver.drive(history, until, callbacks, chunk_size))
+
+
+def in_structure_of(name: str, template: PyTree, found: PyTree, modules: dict[str, str]) -> PyTree:
+    """Theta or particles of a result, in the structure and with the fixed leaves of `template`."""
+    if template is None:
+        if name in modules:
+            raise ValueError(
+                f"{name} is needed to resume this result: it held code ({modules[name]}), and "
+                f"files hold none; give the {name} of the original run (its numbers are not used)."
+            )
+        return found
+    _checks.leaves(name, template)
+    learned, fixed = _trees.split(template)
+    return _trees.combine(_trees.like(name, learned, found), fixed)
+
+
+def batches_of(large: LargeParts | None, carry: Carry, lanes: int = 0) -> BatchMeans:
+    """The batch means of a result that is resumed from this carry."""
+    if large is None or carry.batch is None:
+        return BatchMeans()
+    return large.resumed(carry.batch.mean, lanes)
 
 
 class _OriginalRun:
@@ -178,24 +224,26 @@ class _OriginalRun:
 
 def _result(driver: Driver, outcome: Outcome) -> Result:
     history, status, message = outcome
-    state, moments = history.carry
+    state, moments, batch = history.carry
     seen = moments if moments is not None and float(moments.seen) > 0 else None
-    trace = joined(history.traces, state.theta)
+    small, large = by_size(state.theta)
+    trace = joined(history.traces, small)
     if status is Status.NONFINITE:
         message = _what_broke(driver, history)
     program, gap = driver.program, float(history.prox_gap)
     found: tuple[str, ...] = ()
     if status is not Status.NONFINITE:
         model, algorithm = program.model, program.algorithm
-        found = doubts(model, algorithm, trace, driver.burn_in, state.particles, gap)
+        found = doubts(model, algorithm, trace, driver.burn_in, state.theta, state.particles, gap)
     if found:
         message = "; ".join([message, *found])
         status = Status.UNRELIABLE if status is Status.COMPLETED else status
         warn_of(found, stacklevel=4)
+    fixed = program.model.fixed
     return Result(
         theta_trace=trace,
-        particles=state.particles,
-        x_mean=None if seen is None else seen.mean,
+        particles=fixed.complete_x(state.particles),
+        x_mean=None if seen is None else fixed.complete_x(seen.mean),
         x_variance=None if seen is None else seen.variance(),
         saved_particles=joined(history.saved_particles, None),
         status=status,
@@ -205,10 +253,12 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
         prox_gap=gap,
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
-        algorithm=driver.program.algorithm,
+        algorithm=program.algorithm,
         versions=provenance(),
-        snapshot=snapshot_of(history.carry, driver.program.key, driver.save),
+        snapshot=snapshot_of(history.carry, program.key, driver.save, program.model),
         warnings=found,
+        large=None if batch is None else LargeParts.of(large, history.batches, batch),
+        fixed=fixed.theta,
     )
 
 

@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from pipla import _checks, _trees
+from pipla._trees import Fixed
+from pipla.models.fixed_leaves import CompletedQuantity
 
 #: Up to this many particles, unroll the sum: XLA's own is slow there.
 UNROLL_UP_TO = 8
@@ -27,9 +29,9 @@ class Save(eqx.Module):
             some loses almost nothing.
         particles_every: the number of steps between saved particles, from the first step on (also
             during burn-in), in host memory; `None` keeps none.
-        quantity: a function `(theta, x) -> pytree of arrays` of one particle whose moments are
-            wanted instead of those of x; for a non-centred model, the map back to x. The mean of
-            booleans (`x > 0`) is a posterior probability.
+        quantity: a function `(theta, x) -> pytree of arrays` of one particle that is kept instead
+            of x, in moments and in saved particles; for a non-centred model, the map back to x.
+            The mean of booleans (`x > 0`) is a posterior probability.
     """
 
     moments_every: int | None = eqx.field(static=True, default=10)
@@ -42,6 +44,13 @@ class Save(eqx.Module):
                 _checks.integer(name, getattr(self, name), least=1)
         if self.quantity is not None and not callable(self.quantity):
             raise TypeError(f"quantity must be a function (theta, x), got {self.quantity!r}.")
+
+    def completed(self, fixed: Fixed) -> Save:
+        """The same for a run that sees only the learned leaves of theta and x."""
+        if self.quantity is None or (fixed.theta is None and fixed.x is None):
+            return self
+        quantity = CompletedQuantity(self.quantity, fixed)
+        return Save(self.moments_every, self.particles_every, quantity)
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Raise an error if the quantity has no moments."""

@@ -17,9 +17,10 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _files
+from pipla import _checks, _files, _trees
 from pipla.engine import archive
 from pipla.engine.archive import DamagedResultError
+from pipla.engine.batches import COUNT, LargeParts
 from pipla.engine.driver import refuse_after_fork
 from pipla.engine.packing import Arrays, decode, encode, is_key, numbers_of
 from pipla.engine.result import Result
@@ -196,17 +197,24 @@ def _check_consistent(result: Result | SweepResult) -> None:
     steps = max(result.num_steps, 1)
     sweep = () if isinstance(result, Result) else np.shape(result.finite)
     lead = (*sweep, steps)
-    for leaf in _floats("theta_trace", result.theta_trace):
-        if leaf.shape[: len(lead)] != lead:
-            raise DamagedResultError("theta_trace does not have num_steps rows.")
     grid = len(lead) - 1
-    particles = _floats("particles", result.particles)
+    if result.large is None or jax.tree.leaves(result.theta_trace):
+        for leaf in _floats("theta_trace", result.theta_trace):
+            if leaf.shape[: len(lead)] != lead:
+                raise DamagedResultError("theta_trace does not have num_steps rows.")
+    _check_places(result)
+    if result.large is not None:
+        _check_large(result.large, lead[:grid])
+    leaves = jax.tree.leaves(result.particles)
+    if "particles" in result.modules:  # which have settings, too
+        leaves = list(filter(_checks.is_float, leaves))
+    particles = _floats("particles", leaves)
     if len({leaf.shape[: grid + 1] for leaf in particles}) != 1 or particles[0].ndim <= grid:
         raise DamagedResultError("particles has leaves with different numbers of particles.")
     if any(leaf.shape[:grid] != lead[:grid] for leaf in particles):
         raise DamagedResultError("particles does not have the axes of the sweep.")
-    structures = {str(jax.tree.structure(tree)) for tree in (result.x_mean, result.x_variance)}
-    if len(structures) != 1:
+    moments = (result.x_mean, result.x_variance)
+    if len({str(_trees.places(tree)) for tree in moments}) != 1:
         raise DamagedResultError("x_mean and x_variance have different structures.")
     if isinstance(result, Result):
         _check_saved(result, particles)
@@ -231,9 +239,38 @@ def _check_saved(result: Result, particles: list[np.ndarray]) -> None:
     saved = _floats("saved_particles", result.saved_particles)
     if result.snapshot.particles_every is None:
         raise DamagedResultError("saved_particles is there, but particles_every is not.")
-    rows = result.num_steps // result.snapshot.particles_every
-    if [leaf.shape for leaf in saved] != [(rows, *leaf.shape) for leaf in particles]:
+    rows = (result.num_steps // result.snapshot.particles_every, len(particles[0]))
+    if any(leaf.shape[:2] != rows for leaf in saved):
+        raise DamagedResultError("saved_particles does not have the particles of these steps.")
+    shapes = [leaf.shape[1:] for leaf in saved]
+    if not result.snapshot.has_quantity and shapes != [leaf.shape for leaf in particles]:
         raise DamagedResultError("saved_particles does not have the shape of the particles.")
+
+
+def _check_places(result: Result | SweepResult) -> None:
+    """Each leaf of theta is learned or fixed, and has a trace or has none."""
+    trees = [result.theta_trace, result.fixed]
+    if result.large is not None:
+        trees += [result.large.last, result.large.batches, result.large.partial]
+    given = [tree for tree in trees if tree is not None]
+    if len({str(_trees.places(tree)) for tree in given}) > 1:
+        raise DamagedResultError("theta_trace, large and fixed have different structures.")
+
+
+def _check_large(large: LargeParts, grid: tuple[int, ...]) -> None:
+    last = _floats("large.last", large.last)
+    batches = _floats("large.batches", large.batches)
+    count = batches[0].shape[len(grid)] if batches[0].ndim > len(grid) else COUNT
+    expected = [(*grid, count, *leaf.shape[len(grid) :]) for leaf in last]
+    shapes = [leaf.shape for leaf in last]
+    if [leaf.shape for leaf in batches] != expected or count >= COUNT:
+        raise DamagedResultError("large has batches of other shapes than theta.")
+    if [leaf.shape for leaf in _floats("large.partial", large.partial)] != shapes or any(
+        shape[: len(grid)] != grid for shape in shapes
+    ):
+        raise DamagedResultError("large has parts of other shapes than theta.")
+    if not 0 <= large.seen <= large.length <= _MOST_STEPS or not large.length:
+        raise DamagedResultError("large has a length or a number of steps that cannot be.")
 
 
 def _floats(name: str, tree: PyTree) -> list[np.ndarray]:

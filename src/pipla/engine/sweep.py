@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,25 +15,30 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from pipla import _checks, _trees
+from pipla._extras import extra
 from pipla.algorithms.base import Algorithm
-from pipla.engine.chunk import Program, start
+from pipla.engine.batches import LargeParts
+from pipla.engine.chunk import Program, by_size, start
 from pipla.engine.devices import mesh_for, place
 from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
 from pipla.engine.hooks import Callback
-from pipla.engine.result import Snapshot, Status, restored, snapshot_of
+from pipla.engine.packing import with_scale_like
+from pipla.engine.result import Snapshot, Status, restored, snapshot_of, warn_of_other_model
 from pipla.engine.run import (
     as_dtype,
+    batches_of,
     check_support,
     checked_algorithm,
     checked_burn_in,
     checked_callbacks,
     checked_chunk_size,
     checked_save,
+    in_structure_of,
     joined,
 )
 from pipla.engine.save import Moments, Save
-from pipla.models.model import Model, checked_point
+from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry
 
 
@@ -42,7 +48,8 @@ class SweepResult:
 
     Attributes:
         theta, theta_stderr: averages after burn-in and their Monte-Carlo errors.
-        theta_trace: axes: settings, replicates, steps, theta.
+        theta_trace: axes: settings, replicates, steps, theta; `None` for large leaves of theta, as
+            in `Result`.
         particles: the last particles.
         x_mean, x_variance: moments after burn-in; `None` when not saved.
         finite: which runs stayed finite. The trace of the others is NaN from some step on, and
@@ -55,6 +62,7 @@ class SweepResult:
         algorithms: with a leading axis of runs in every number; `None` after loading one that
             holds code.
         snapshot: everything the next step needs, for `resume`.
+        large, fixed, modules: as in `Result`.
     """
 
     theta_trace: PyTree
@@ -73,31 +81,59 @@ class SweepResult:
     message: str
     algorithms: Algorithm | None
     snapshot: Snapshot
+    large: LargeParts | None = None
+    fixed: PyTree = None
+    modules: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended it."""
         return self.status is Status.INTERRUPTED
 
-    @property
+    @functools.cached_property
     def theta(self) -> PyTree:
         """Averages of theta after burn-in."""
-        return jax.tree.map(
+        small = jax.tree.map(
             lambda t: t[:, :, self.burn_in :].mean(axis=2, dtype=np.float64), self.theta_trace
         )
+        return _trees.combine(small, self._large("mean"), self.fixed)
 
-    @property
+    @functools.cached_property
     def theta_stderr(self) -> PyTree:
         """Their Monte-Carlo standard errors, each within its own run."""
-        return jax.tree.map(
+        small = jax.tree.map(
             lambda t: monte_carlo_error(np.moveaxis(t[:, :, self.burn_in :], 2, 0)),
             self.theta_trace,
         )
+        return _trees.combine(small, self._large("stderr"))
 
     @property
     def theta_last(self) -> PyTree:
         """Theta after the last step."""
-        return jax.tree.map(lambda t: t[:, :, -1], self.theta_trace)
+        small = jax.tree.map(lambda t: t[:, :, -1], self.theta_trace)
+        return _trees.combine(small, None if self.large is None else self.large.last, self.fixed)
+
+    def _large(self, what: str) -> PyTree:
+        """Mean or error of theta's large leaves; NaN in runs that did not stay finite."""
+        numbers = None if self.large is None else getattr(self.large, what)(axis=2)
+
+        def leaf(values: np.ndarray) -> np.ndarray:
+            finite = np.expand_dims(self.finite, tuple(range(2, values.ndim)))
+            return np.where(finite, values, np.nan)
+
+        return jax.tree.map(leaf, numbers)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with one row per run: settings, theta and its error, how it ended.
+
+        It has a column for each number that differs between the settings. Leaves of theta with
+        more than a hundred numbers are left out.
+        """
+        from pipla.engine.tables import columns
+
+        with extra("pandas", "a table of a sweep"):
+            import pandas
+        return pandas.DataFrame(columns(self))
 
     def save(self, path: str | Path) -> Path:
         """Write the result to a folder of its own, in one step; `pipla.load` reads it."""
@@ -106,25 +142,25 @@ class SweepResult:
         return save(self, path)
 
     def __repr__(self) -> str:
-        settings, replicates = self.finite.shape
-        return (
-            f"SweepResult({settings} settings × {replicates} replicates, {self.num_steps} steps, "
-            f"{int(self.finite.sum())} of {self.finite.size} finite, {self.seconds:.2f} s, "
-            f"{self.status.value})"
-        )
+        from pipla.engine.tables import table
+
+        return "\n".join(table(self))
 
     def resume(
         self,
         model: Model,
         *,
         num_steps: int,
+        theta: PyTree = None,
+        particles: PyTree = None,
         save: Save | None = None,
         callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
     ) -> SweepResult:
         """Resume all runs for `num_steps` more steps, bit for bit as if they had never stopped.
 
-        `save` is only needed when it held code (`quantity`).
+        `save` is only needed when it held code (`quantity`); `theta` and `particles` when they
+        held code (modules) and the sweep comes from a file, as in `pipla.resume`.
         """
         refuse_after_fork()
         num_steps = _checks.integer("num_steps", num_steps, least=1)
@@ -139,23 +175,31 @@ class SweepResult:
             raise ValueError("save is needed to resume this sweep: it held code (a quantity).")
         save = checked_save(save or Save(snapshot.moments_every))
         grid = self.finite.shape
-        program = Program(model, self.algorithms, snapshot.key(), save.quantity)
+        theta = in_structure_of("theta", theta, self.theta_last, self.modules)
+        particles = in_structure_of("particles", particles, self.particles, self.modules)
+        model, theta, particles = without_fixed_leaves(model, theta, particles)
+        save = save.completed(model.fixed)
         theta, particles = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf).reshape(-1, *leaf.shape[2:]),
-            (self.theta_last, self.particles),
+            lambda leaf: jnp.asarray(leaf).reshape(-1, *leaf.shape[2:]), (theta, particles)
         )
+        algorithms = with_scale_like(self.algorithms, theta)
+        program = Program(model, algorithms, snapshot.key(), save.quantity)
         blank = start(program, theta, particles, save.moments_every is not None)
+        carry = restored(snapshot, blank)
+        warn_of_other_model(snapshot, model)
         trace = jax.tree.map(
-            lambda t: np.moveaxis(t.reshape(-1, *t.shape[2:]), 1, 0), self.theta_trace
+            lambda t: np.moveaxis(t.reshape(-1, *t.shape[2:]), 1, 0),
+            _trees.like("theta", theta, self.theta_trace),
         )
         history = History(
-            restored(snapshot, blank),
+            carry,
             self.num_steps,
             traces=(trace,),
             prox_gap=self.prox_gap.ravel(),
             last_finite=self.last_finite.ravel(),
             seconds=self.seconds,
             compile_seconds=self.compile_seconds,
+            batches=batches_of(self.large, carry, len(program.lanes)),
         )
         driver = _driver(program, save, self.burn_in, grid)
         history = history._replace(carry=place(history.carry, driver.mesh))
@@ -204,9 +248,11 @@ def sweep(
     checked_chunk_size(chunk_size)
     if save.particles_every is not None:
         raise ValueError("save: a sweep keeps no particles; leave particles_every at None.")
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
     thetas, particles = _starts(theta, particles, num_replicates, start_per_replicate)
     first = _trees.first((thetas, particles))
     settings = _settings(algorithms, model, first, pair, num_replicates)
+    save = save.completed(model.fixed)
     save.check(*first)
     geometry = LocalGeometry(model, *first)
     stacked = _stack([as_dtype(a.completed(geometry), particles) for a in settings])
@@ -245,20 +291,22 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
     def on_grid(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*grid, *leaf.shape[1:]), tree)
 
-    moments = history.carry.moments
+    state, moments, batch = history.carry
     seen = moments if history.step > driver.burn_in else None
     last = np.broadcast_to(history.last_finite, driver.program.lanes)
     trace = jax.tree.map(
         lambda t: _until_lost(np.moveaxis(t, 0, 1), last), joined(history.traces, None)
     )
+    large = by_size(state.theta, 1)[1]
+    fixed = driver.program.model.fixed
     if status is Status.NONFINITE:
         message = f"no run stayed finite; the last one was lost at step {int(last.max()) + 1}"
     elif np.any(last >= 0):
         message += f"; {int(np.sum(last >= 0))} of {last.size} runs did not stay finite"
     return SweepResult(
         theta_trace=on_grid(trace),
-        particles=on_grid(history.carry.state.particles),
-        x_mean=None if seen is None else on_grid(seen.mean),
+        particles=fixed.complete_x(on_grid(state.particles)),
+        x_mean=None if seen is None else fixed.complete_x(on_grid(seen.mean)),
         x_variance=None if seen is None else on_grid(jax.vmap(Moments.variance)(seen)),
         finite=on_grid(last < 0),
         last_finite=on_grid(last),
@@ -271,7 +319,9 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
         status=status,
         message=message,
         algorithms=driver.program.algorithm,
-        snapshot=snapshot_of(history.carry, driver.program.key, driver.save),
+        snapshot=snapshot_of(history.carry, driver.program.key, driver.save, driver.program.model),
+        large=None if batch is None else LargeParts.of(large, history.batches, batch, grid),
+        fixed=fixed.theta,
     )
 
 

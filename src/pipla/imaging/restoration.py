@@ -66,6 +66,19 @@ class Restoration(NamedTuple):
     result: Result
     noise_source: str = "given"
 
+    def __repr__(self) -> str:
+        rows = {
+            "strength": f"{self.strength:.4g} ± {self.strength_stderr:.2g}",
+            "noise": f"{self.noise:.4g} ({self.noise_source})",
+            "posterior sd": f"{float(np.mean(self.std)):.4g} per pixel on average",
+            "MAP estimate": "no" if self.map is None else "yes",
+            "work": f"{self.evaluations} evaluations, {self.seconds:.2f} s",
+            "status": self.result.status.value,
+        }
+        shape = " × ".join(map(str, self.mean.shape))
+        lines = [f"  {name:<13} {value}" for name, value in rows.items()]
+        return "\n".join([f"Restoration of {shape} pixels", *lines, *self.result.warnings])
+
 
 def restore(
     operator: Operator,

@@ -6,7 +6,7 @@ and randomness belong to the algorithms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from pipla import _checks, _trees
+from pipla._trees import Fixed, Path
+from pipla.models.fixed_leaves import Completed
 from pipla.models.likelihoods import Flat, Likelihood, as_likelihood
 from pipla.prox.base import Solution, Term, Zero
 
@@ -37,7 +39,8 @@ class Model(eqx.Module):
     Arguments:
         smooth: minus the log of the smooth part of the density, `smooth(theta, x, data)`, for
             one particle `x`; returns a scalar. A member of `pipla.likelihoods` or a function of
-            your own. `None` when the whole potential is non-smooth.
+            your own. `None` when the whole potential is non-smooth. Theta and x may be modules,
+            and are seen complete, with their functions and settings.
         nonsmooth: a term of `pipla.prox`, or `None`.
         data: what else `smooth` needs: any pytree of arrays.
         metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
@@ -92,6 +95,11 @@ class Model(eqx.Module):
                     "term learns are the same. Make theta a dict and give each its part, for "
                     'example Gaussian(..., theta="noise") and `.on(theta="strength")`.'
                 )
+
+    @property
+    def fixed(self) -> Fixed:
+        """The leaves of theta and x that are carried along; see `without_fixed_leaves`."""
+        return self.smooth.fixed if isinstance(self.smooth, Completed) else Fixed()
 
     def smooth_value(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
         """$g_1$ at one particle."""
@@ -256,18 +264,71 @@ def x_block(product: Product, theta: PyTree, root: PyTree) -> Callable[[PyTree],
 
 
 def theta_block(
-    product: Product, theta: PyTree, x: PyTree, number: int
-) -> Callable[[Array], Array]:
-    """The block of leaf `number` of theta."""
+    product: Product, theta: PyTree, x: PyTree, numbers: Sequence[int]
+) -> Callable[[list[Array]], list[Array]]:
+    """The block of the leaves of theta with these numbers, as a list."""
     zero = _trees.zeros_like(x)
     leaves, structure = jax.tree.flatten(theta)
 
-    def times(direction: Array) -> Array:
-        padded = [direction if i == number else jnp.zeros_like(t) for i, t in enumerate(leaves)]
-        image = product(jax.tree.unflatten(structure, padded), zero)[0]
-        return jax.tree.leaves(image)[number]
+    def times(direction: list[Array]) -> list[Array]:
+        padded = list(map(jnp.zeros_like, leaves))
+        for number, leaf in zip(numbers, direction, strict=True):
+            padded[number] = leaf
+        image = jax.tree.leaves(product(jax.tree.unflatten(structure, padded), zero)[0])
+        return [image[number] for number in numbers]
 
     return times
+
+
+def theta_parts(model: Model, theta: PyTree) -> list[tuple[int, ...]]:
+    """The numbers of the leaves of theta, part by part; each part has one stiffness.
+
+    Every leaf is a part by itself, except in a module: there the arrays that neither a term nor
+    the likelihood sets are one part. A network has many leaves, and one power iteration for each
+    of them would cost more than the step.
+    """
+    own = [path for path, _ in model.nonsmooth.reach() if path is not None]
+    of_likelihood = model.smooth.sets_theta()
+    return _trees.leaf_groups(theta, own if of_likelihood is None else [*own, of_likelihood])
+
+
+# Where a run starts. #
+
+
+def without_fixed_leaves(
+    model: Model, theta: PyTree, particles: PyTree
+) -> tuple[Model, PyTree, PyTree]:
+    """Theta and the particles with their learned leaves only, and a model of these.
+
+    `smooth` still sees theta and x complete: its likelihood puts back what was taken out, which
+    `Model.fixed` holds. Fixed leaves of the particles have no particle axis. Where nothing is
+    fixed, the model comes back as it is. The terms and the metric see `None` in the places of fixed
+    leaves.
+    """
+    if not isinstance(model, Model):
+        return model, theta, particles  # `checked_point` says so
+    for name, tree in (("theta", theta), ("particles", particles)):
+        _checks.leaves(name, tree)
+    theta, of_theta = _trees.split(theta)
+    particles, of_x = _trees.split(particles)
+    if of_theta is not None or of_x is not None:
+        for in_theta, in_x in model.nonsmooth.reach():
+            if of_theta is not None and in_theta is not None:
+                _require_learned("theta", theta, in_theta)
+            if of_x is not None:
+                _require_learned("x", particles, in_x)
+        completed = Completed(model.smooth, Fixed(of_theta, of_x))
+        model = _trees.put_part(model, "smooth", completed)
+    return model, theta, particles
+
+
+def _require_learned(name: str, tree: PyTree, path: Path) -> None:
+    """A term must not address a leaf that was taken out."""
+    if not jax.tree.leaves(_trees.part(name, tree, path)):
+        raise ValueError(
+            f"{'.'.join(map(str, (name, *path)))} belongs to a term, but is not learned: in a "
+            "module only arrays of floats are; make it one, for example `jnp.asarray(0.0)`."
+        )
 
 
 def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 from pipla import _trees
 from pipla.algorithms._normals import normals_like
 from pipla.algorithms.base import Algorithm, Curvature
-from pipla.models.model import Model, hessian, theta_block, x_block
+from pipla.models.model import Model, hessian, theta_block, theta_parts, x_block
 
 #: The number of particles at which the curvature is measured.
 PROBES = 4
@@ -52,7 +52,9 @@ class LocalGeometry:
             ratios = stiffness_ratios(self.model, self.theta, self.particles)
 
             # In NumPy: every JAX operation outside a compiled program is compiled by itself.
-            def leaf_scale(size: int | None, ratio: Array, leaf: Array) -> Array:
+            def leaf_scale(size: int | None, ratio: Array, leaf: Array) -> Array | None:
+                if leaf is None:  # not a leaf of theta that the term leaves alone: theta has none
+                    return None
                 if size is not None:
                     value: Any = 1 / size
                 else:
@@ -156,7 +158,10 @@ def _extremes(
 
 @eqx.filter_jit
 def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
-    r"""$L_x / L_\theta$ for each leaf of theta; 0 where the smooth part does not curve in it."""
+    r"""$L_x / L_\theta$ for each leaf of theta; 0 where the smooth part does not curve in it.
+
+    $L_\theta$ is that of the part which the leaf belongs to (`theta_parts`).
+    """
     particles = _first(particles, THETA_PROBES)
     root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, particles))
     leaves, structure = jax.tree.flatten(theta)
@@ -165,21 +170,25 @@ def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
         block = x_block(hessian(model, theta, x), theta, root)
         return jnp.abs(_trees.dominant_eigenvalue(block, _random_direction(x)))
 
-    def for_theta(number: int) -> Array:
-        def times(v: Array) -> Array:
-            def at(x: PyTree) -> Array:
-                return theta_block(hessian(model, theta, x), theta, x, number)(v)
+    def for_theta(part: tuple[int, ...]) -> Array:
+        def times(v: list[Array]) -> list[Array]:
+            def at(x: PyTree) -> list[Array]:
+                return theta_block(hessian(model, theta, x), theta, x, part)(v)
 
             # Theta's drift is the mean over the particles, and so is its curvature.
-            return jnp.mean(jax.vmap(at)(particles), axis=0)
+            return _trees.mean(jax.vmap(at)(particles))
 
-        return jnp.abs(_trees.dominant_eigenvalue(times, _random_direction(leaves[number])))
+        start = _random_direction([leaves[number] for number in part])
+        return jnp.abs(_trees.dominant_eigenvalue(times, start))
 
     stiffest = jnp.max(jax.vmap(for_x)(particles))
-    blocks = jax.tree.unflatten(structure, [for_theta(i) for i in range(len(leaves))])
-    return jax.tree.map(
-        lambda b: jnp.where(b > 0, stiffest / jnp.where(b > 0, b, 1.0), 0.0), blocks
-    )
+    ratios = list(leaves)
+    for part in theta_parts(model, theta):
+        block = for_theta(part)
+        ratio = jnp.where(block > 0, stiffest / jnp.where(block > 0, block, 1.0), 0.0)
+        for number in part:
+            ratios[number] = ratio
+    return jax.tree.unflatten(structure, ratios)
 
 
 def _first(particles: PyTree, most: int) -> PyTree:

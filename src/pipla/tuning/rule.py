@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import PyTree
 
+from pipla import _trees
 from pipla.algorithms import PIPGLA
 from pipla.algorithms.wrappers.adaptive import Adaptive
 from pipla.models.model import Model
@@ -28,7 +29,12 @@ class Recommended(NamedTuple):
 
     def start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """Particles for z from particles for x."""
-        return jax.vmap(self.back.inverse, in_axes=(None, 0))(theta, particles)
+        learned, fixed = _trees.split(particles)
+
+        def one(x: PyTree) -> PyTree:
+            return _trees.split(self.back.inverse(theta, _trees.combine(x, fixed)))[0]
+
+        return _trees.combine(jax.vmap(one)(learned), fixed)
 
 
 def recommended(model: Model) -> Recommended:

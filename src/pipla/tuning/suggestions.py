@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from pipla import _checks
 from pipla.algorithms.base import Curvature, Suggested
-from pipla.models.model import Model, checked_point
+from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry
 
 
@@ -52,6 +52,7 @@ def suggest(
         >>> print(f"L = {numbers.curvature.largest:.3f}, step_size = {numbers.step_size:.4f}")
         L = 4.000, step_size = 0.1225
     """
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
     _checks.theta_scale(theta_scale)
     if not isinstance(theta_scale, str):

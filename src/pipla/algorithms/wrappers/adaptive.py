@@ -8,6 +8,7 @@ goes, and need not be chosen beforehand.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Self
 
 import equinox as eqx
@@ -25,15 +26,15 @@ from pipla.algorithms.wrappers.wrapper import (
     fraction,
     zero_like,
 )
-from pipla.models.model import Model, hessian, theta_block, x_block
+from pipla.models.model import Model, hessian, theta_block, theta_parts, x_block
 
 
 class AdaptiveState(WrapperState[InnerT]):
     """The inner state, and what is known of the curvature."""
 
-    theta_direction: PyTree  # a unit vector near the stiffest direction, per leaf of theta
+    theta_direction: PyTree  # a unit vector near the stiffest direction, per part of theta
     x_direction: PyTree  # and one of x
-    theta_stiffness: PyTree  # of each leaf of theta: L_theta
+    theta_stiffness: PyTree  # for each leaf of theta, of its part: L_theta
     stiffness: Float[Array, ""]  # of x: L_x
     drift: PyTree  # running mean of theta's moves
     speed: Float[Array, ""]  # running mean of their squared length
@@ -57,9 +58,10 @@ class Adaptive(Wrapper[AdaptiveState]):
 
     Each stiffness is the larger of the one just measured and `memory` (.98) times the last one: it
     is forgotten in about 50 steps unless measured again. In one step theta moves by at most
-    $1/\sqrt{L_\theta}$ in each leaf: far from the data a likelihood is steep and hardly curved, and
-    a step of the size of its curvature would overshoot by orders of magnitude. Made for models
-    with theta in their smooth part (`noncentred`).
+    $1/\sqrt{L_\theta}$ in each part: far from the data a likelihood is steep and hardly curved, and
+    a step of the size of its curvature would overshoot by orders of magnitude. A part is a leaf of
+    theta, or all the arrays of a module that no term sets. Made for models with theta in their
+    smooth part (`noncentred`).
 
     Arguments:
         scheme: which algorithm; its `step_size` and `theta_scale` are replaced.
@@ -96,7 +98,7 @@ class Adaptive(Wrapper[AdaptiveState]):
         zero = zero_like(particles)
         blank = AdaptiveState(
             inner=scheme.init(model, theta, particles),
-            theta_direction=jax.tree.map(lambda leaf: leaf / _trees.norm(leaf), theta_direction),
+            theta_direction=_by_part(_unit, theta_parts(model, theta), theta_direction),
             x_direction=_trees.scale(1 / _trees.norm(x_direction), x_direction),
             theta_stiffness=jax.tree.map(lambda _: zero, theta),
             stiffness=zero,
@@ -122,7 +124,13 @@ class Adaptive(Wrapper[AdaptiveState]):
             share / (2 * stiffness), jax.tree.map(lambda p: jnp.where(p > 0, p, 1.0), ratios)
         )
         inner, info = scheme.step(key, state.inner, model)
-        theta = jax.tree.map(_clipped_step, state.theta, inner.theta, state.theta_stiffness)
+        theta = _by_part(
+            _clipped_step,
+            theta_parts(model, state.theta),
+            state.theta,
+            inner.theta,
+            state.theta_stiffness,
+        )
         state = self._older(state, _trees.subtract(theta, state.theta))
         inner = scheme.with_theta(inner, theta)
         return dataclasses.replace(state, inner=inner, steps=state.steps + 1), info
@@ -146,7 +154,7 @@ class Adaptive(Wrapper[AdaptiveState]):
         return self.scheme.with_numbers(step_size=step_size, theta_scale=theta_scale)
 
     def _measured(self, state: AdaptiveState, turn: Any, model: Model) -> AdaptiveState:
-        """One power iteration for the block of x and for each leaf of theta, at one particle."""
+        """One power iteration for the block of x and for each part of theta, at one particle."""
         theta = state.theta
         which = turn % _trees.num_particles(state.particles)
         x = jax.tree.map(lambda leaf: leaf[which], state.particles)
@@ -154,16 +162,17 @@ class Adaptive(Wrapper[AdaptiveState]):
         product = hessian(model, theta, x)
         x_direction, stiffness = _trees.power_step(x_block(product, theta, root), state.x_direction)
         directions, structure = jax.tree.flatten(state.theta_direction)
-        found = [
-            _trees.power_step(theta_block(product, theta, x, i), direction)
-            for i, direction in enumerate(directions)
-        ]
-        new_directions, lengths = zip(*found, strict=True)
+        lengths = list(directions)
+        for part in theta_parts(model, theta):
+            block = theta_block(product, theta, x, part)
+            turned, length = _trees.power_step(block, [directions[i] for i in part])
+            for i, direction in zip(part, turned, strict=True):
+                directions[i], lengths[i] = direction, length
         return dataclasses.replace(
             state,
             x_direction=x_direction,
             stiffness=jnp.maximum(stiffness, self.memory * state.stiffness),
-            theta_direction=jax.tree.unflatten(structure, new_directions),
+            theta_direction=jax.tree.unflatten(structure, directions),
             theta_stiffness=jax.tree.map(
                 lambda new, old: jnp.maximum(new, self.memory * old),
                 jax.tree.unflatten(structure, lengths),
@@ -172,11 +181,29 @@ class Adaptive(Wrapper[AdaptiveState]):
         )
 
 
-def _clipped_step(old: Array, new: Array, stiffness: Array) -> Array:
+def _by_part(function: Callable[..., list[Array]], parts: Any, *trees: PyTree) -> PyTree:
+    """The leaves that `function` makes of the leaves of each part."""
+    structure = jax.tree.structure(trees[0])
+    columns = [jax.tree.leaves(tree) for tree in trees]
+    made = list(columns[0])
+    for part in parts:
+        leaves = function(*([column[i] for i in part] for column in columns))
+        for i, leaf in zip(part, leaves, strict=True):
+            made[i] = leaf
+    return jax.tree.unflatten(structure, made)
+
+
+def _unit(leaves: list[Array]) -> list[Array]:
+    length = _trees.norm(leaves)
+    return [leaf / length for leaf in leaves]
+
+
+def _clipped_step(old: list[Array], new: list[Array], stiffness: list[Array]) -> list[Array]:
     r"""`new`, but no farther from `old` than $1/\sqrt{L_\theta}$."""
-    move = new - old
-    reach = 1 / jnp.sqrt(_or_one(stiffness))
-    return old + move * jnp.minimum(1.0, reach / _or_one(_trees.norm(move)))
+    move = _trees.subtract(new, old)
+    reach = 1 / jnp.sqrt(_or_one(stiffness[0]))  # one number for the part
+    share = jnp.minimum(1.0, reach / _or_one(_trees.norm(move)))
+    return jax.tree.map(lambda a, m: a + m * share, old, move)
 
 
 def _or_one(value: Array) -> Array:

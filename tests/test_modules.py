@@ -1,0 +1,648 @@
+"""Modules as theta and x, and theta that is too large for a trace.
+
+Only the arrays of floats in a module are learned. Its functions, integers and texts are carried along,
+and everything that a user writes sees them.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import pipla
+from pipla import _trees
+from pipla.algorithms.wrappers import adaptive
+from pipla.engine import result as result_file
+from pipla.engine.batches import COUNT, LEAST, BatchMeans, LargeParts, Running
+from pipla.engine.chunk import by_size
+from pipla.engine.packing import with_scale_like
+from pipla.models.model import theta_parts, without_fixed_leaves
+from pipla.testing import compilations
+from pipla.tuning.curvature import LocalGeometry, stiffness_ratios
+
+pytestmark = pytest.mark.slow
+
+KEY = jax.random.key(3)
+
+
+class Link(eqx.Module):
+    """A location and a slope, with settings that are not marked static."""
+
+    bias: jax.Array
+    slope: jax.Array
+    act: Callable[[Any], Any] = jnp.tanh
+    name: str = "link"
+    power: int = 2
+    rate: float = 0.5
+    nothing: None = None
+
+    def __call__(self, x):
+        assert self.name == "link"
+        return self.act(self.bias + self.slope * x) ** self.power * self.rate
+
+
+class Latent(eqx.Module):
+    """One latent vector behind an attribute, with a function."""
+
+    inner: tuple[jax.Array, ...]
+    shape: Callable[[Any], Any] = jnp.sin
+    size: int = 3
+    kinds: np.ndarray = eqx.field(default_factory=lambda: np.arange(2))
+
+
+DATA = jnp.linspace(-1.0, 1.0, 3)
+LINK = Link(jnp.asarray(0.3), jnp.asarray([0.5, -0.2, 0.1]))
+PLAIN = {"bias": LINK.bias, "slope": LINK.slope}
+VALUES = jax.random.normal(jax.random.key(1), (4, 3))
+CLOUD = Latent((VALUES,))
+
+
+def smooth(theta, x, data):
+    return jnp.sum((theta(x.shape(x.inner[0])) + x.inner[0] - data) ** 2)
+
+
+def smooth_plain(theta, x, data):
+    value = jnp.tanh(theta["bias"] + theta["slope"] * jnp.sin(x[0])) ** 2 * 0.5
+    return jnp.sum((value + x[0] - data) ** 2)
+
+
+TERM = pipla.prox.LaplaceLocation()
+MODEL = pipla.Model(smooth, TERM.on(theta="bias", x=("inner", 0)), data=DATA)
+MODEL_PLAIN = pipla.Model(smooth_plain, TERM.on(theta="bias", x=0), data=DATA)
+OPTIONS = {"num_steps": 12, "key": KEY, "burn_in": 4, "check": False}
+ALGORITHM = pipla.PIPGLA(0.05)
+
+
+def run(**options):
+    return pipla.run(MODEL, ALGORITHM, **{"theta": LINK, "particles": CLOUD} | OPTIONS | options)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return pipla.run(MODEL_PLAIN, ALGORITHM, theta=PLAIN, particles=(VALUES,), **OPTIONS)
+
+
+# Which leaves are learned. #
+
+
+def test_in_a_module_arrays_of_floats_are_learned_and_the_rest_is_fixed():
+    learned, fixed = _trees.split({"a": 1.0, "net": LINK, "f": jnp.cos})
+    assert learned["f"] is None
+    assert (learned["net"].act, learned["net"].power, learned["net"].rate) == (None,) * 3
+    assert len(jax.tree.leaves(learned)) == 3
+    assert (fixed["a"], fixed["net"].bias, fixed["net"].power) == (None, None, 2)
+    again = _trees.combine(learned, fixed)
+    assert again["net"].act is jnp.tanh
+    assert again["f"] is jnp.cos
+
+
+def test_a_model_of_floats_alone_comes_back_as_it_is():
+    model, theta, particles = without_fixed_leaves(MODEL_PLAIN, PLAIN, (VALUES,))
+    assert model is MODEL_PLAIN
+    assert theta is PLAIN
+    assert particles[0] is VALUES
+    assert model.fixed == (None, None)
+
+
+@pytest.mark.parametrize("theta", [0, {"a": 0, "b": 1.0}, {"a": True, "b": 1.0}, [jnp.arange(3)]])
+def test_an_integer_outside_of_a_module_is_refused(theta):
+    with pytest.raises(TypeError, match=r"theta.* must be floating"):
+        run(theta=theta)
+
+
+def test_a_term_on_a_leaf_that_is_not_learned_is_refused():
+    theta = Link(0.3, LINK.slope)  # a Python number in a module is a setting
+    with pytest.raises(ValueError, match=r"theta\.bias belongs to a term, but is not learned"):
+        run(theta=theta)
+
+
+def test_a_theta_of_functions_alone_is_refused():
+    with pytest.raises(TypeError, match="theta"):
+        run(theta={"f": jnp.tanh})
+
+
+# A run on modules is the run on their arrays. #
+
+
+def test_a_run_on_modules_is_bit_for_bit_that_on_their_arrays(result, plain):
+    for name in ("bias", "slope"):
+        np.testing.assert_array_equal(
+            getattr(result.theta_trace, name), plain.theta_trace[name], strict=True
+        )
+    np.testing.assert_array_equal(result.particles.inner[0], plain.particles[0])
+    np.testing.assert_array_equal(result.x_mean.inner[0], plain.x_mean[0])
+
+
+def test_what_a_result_holds_of_theta_and_x_are_modules(result):
+    for theta in (result.theta, result.theta_last):
+        assert type(theta) is Link
+        assert (theta.act, theta.name, theta.power) == (jnp.tanh, "link", 2)
+        assert theta(jnp.ones(3)).shape == (3,)
+    assert result.particles.shape is result.x_mean.shape is jnp.sin
+    for tree in (result.theta_trace, result.theta_stderr):
+        assert type(tree) is Link
+        assert tree.act is None
+    assert repr(result).startswith("Result(PIPGLA: theta=(")
+
+
+def test_callbacks_and_quantities_see_modules():
+    seen = []
+
+    def look(view):
+        seen.append(view.theta(np.ones(3)).shape)
+        seen.append(view.particles.shape is view.x_mean.shape is jnp.sin)
+
+    def quantity(theta, x):
+        return {"link": theta(x.inner[0]), "x": x}
+
+    save = pipla.Save(moments_every=1, particles_every=1, quantity=quantity)
+    run(callbacks=[look], save=pipla.Save(moments_every=1), chunk_size=12)
+    assert seen == [(3,), True]
+    found = run(save=save)
+    links = [
+        jax.vmap(Link(bias, slope))(x)
+        for bias, slope, x in zip(
+            found.theta_trace.bias,
+            found.theta_trace.slope,
+            found.saved_particles["x"].inner[0],
+            strict=True,
+        )
+    ]
+    np.testing.assert_allclose(found.saved_particles["link"], np.stack(links), rtol=1e-12)
+    np.testing.assert_allclose(found.x_mean["link"], np.mean(links[4:], axis=(0, 1)), rtol=1e-12)
+
+
+def test_a_log_holds_the_numbers_that_have_a_trace(tmp_path):
+    run(callbacks=[pipla.hooks.Log(tmp_path / "log.csv", every=12)])
+    header = (tmp_path / "log.csv").read_text().splitlines()[0]
+    assert header == "step,seconds,theta.bias,theta.slope,prox_gap"
+
+
+def test_a_sweep_of_modules_holds_modules_and_notices_another_model():
+    options = {name: OPTIONS[name] for name in ("num_steps", "key", "burn_in")}
+    found = pipla.sweep(MODEL, ALGORITHM, theta=LINK, particles=CLOUD, num_replicates=2, **options)
+    assert found.theta.act is found.theta_last.act is jnp.tanh
+    assert found.particles.shape is jnp.sin
+    alone = run(key=found.keys[1])
+    np.testing.assert_allclose(found.theta_trace.slope[0, 1], alone.theta_trace.slope, rtol=1e-10)
+    other = pipla.Model(smooth, MODEL.nonsmooth, data=2 * DATA)
+    with pytest.warns(UserWarning, match="model is not the one"):
+        more = found.resume(other, num_steps=3)
+    assert more.theta_trace.bias.shape == (1, 2, 15)
+
+
+def test_map_estimate_and_suggestions_take_modules():
+    one = Latent((VALUES[0],))
+    found = pipla.map_estimate(MODEL, LINK, one, step_size=0.1)
+    assert found.x.shape is jnp.sin
+    assert found.potential < MODEL.potential(LINK, one) - 0.1
+    numbers = pipla.tuning.suggest(MODEL, LINK, CLOUD)
+    assert numbers.step_size > 0
+    assert numbers.theta_scale.act is None
+    np.testing.assert_allclose(numbers.theta_scale.bias, 1 / 3)  # 1/d: its term couples it to x
+
+
+def test_a_theta_scale_is_chosen_beside_leaves_that_are_none():
+    theta, x = {"a": jnp.asarray(0.0), "none": None, "w": jnp.ones(2)}, jnp.ones((4, 3))
+    model = pipla.Model(
+        lambda theta, x, _: jnp.sum(x**2) + 4 * jnp.sum(theta["w"] ** 2), TERM.on(theta="a")
+    )
+    scale = LocalGeometry(model, theta, x).theta_scale()
+    assert scale["none"] is None
+    np.testing.assert_allclose([scale["a"], scale["w"]], [1 / 3, 2 / 8], rtol=1e-6)
+
+
+# Parts of a module. #
+
+
+def test_the_arrays_of_a_module_that_no_term_sets_are_one_part():
+    class Net(eqx.Module):
+        first: Any
+        layers: Any
+        scale: Any
+
+    net = Net(jnp.ones(2), [jnp.ones((2, 2)), {"b": jnp.ones(3)}], jnp.ones(()))
+    theta = {"net": net, "other": jnp.ones(2), "pair": (jnp.ones(1), jnp.ones(1))}
+    model = pipla.Model(lambda theta, x, _: jnp.sum(x**2))
+    assert sorted(theta_parts(model, theta)) == [(0, 1, 2), (3,), (4,), (5,), (6,)]
+    term = pipla.prox.LaplaceLocation().on(theta=("net", "layers", 1, "b"))
+    model = pipla.Model(lambda theta, x, _: jnp.sum(x**2), term)
+    assert sorted(theta_parts(model, theta)) == [(0, 1), (2,), (3,), (4,), (5,), (6,)]
+
+
+class Two(eqx.Module):
+    a: jax.Array
+    b: jax.Array
+
+
+def coupled(theta, x, matrix):
+    v = jnp.concatenate([theta.a, theta.b])
+    return v @ matrix @ v / 2 + jnp.sum(x**2)
+
+
+def test_the_stiffness_of_a_part_is_that_of_its_whole_block(monkeypatch):
+    root = np.random.default_rng(0).normal(size=(5, 5))
+    matrix = root @ root.T
+    model, theta = pipla.Model(coupled, data=matrix), Two(jnp.ones(2), jnp.ones(3))
+    ratios = stiffness_ratios(model, theta, jnp.ones((4, 2)))
+    expected = 2 / np.linalg.eigvalsh(matrix)[-1]
+    np.testing.assert_allclose([ratios.a, ratios.b], expected, rtol=1e-6)
+    # Adaptive measures the same, and takes one Hessian product for the whole part.
+    taken, original = [], adaptive.theta_block
+
+    def counted(product, theta, x, numbers):
+        taken.append(numbers)
+        return original(product, theta, x, numbers)
+
+    monkeypatch.setattr(adaptive, "theta_block", counted)
+    algorithm = adaptive.Adaptive(pipla.PIPGLA(1.0, theta_noise=False))
+    state = eqx.filter_jit(algorithm.init)(model, theta, jnp.ones((4, 2)))
+    assert set(taken) == {(0, 1)}
+    stiffness = state.theta_stiffness
+    np.testing.assert_allclose([stiffness.a, stiffness.b], 2 / expected, rtol=1e-3)
+    np.testing.assert_allclose(_trees.norm(state.theta_direction), 1.0)
+
+
+def test_the_recommended_rule_takes_modules_and_saves_x():
+    class Theta(eqx.Module):
+        net: Two
+        scale: jax.Array
+        act: Any = jnp.tanh
+
+    theta, cloud = Theta(Two(jnp.ones(2), jnp.ones(3)), jnp.asarray(0.0)), Latent((VALUES,))
+    model = pipla.Model(
+        lambda theta, x, y: coupled(theta.net, theta.act(x.inner[0]) - y, jnp.eye(5)),
+        pipla.prox.LaplaceScale().on(theta="scale", x=("inner", 0)),
+        data=DATA,
+    )
+    rule = pipla.recommended(model)
+    found = pipla.run(
+        rule.model,
+        rule.algorithm,
+        **{"theta": theta, "particles": rule.start(theta, cloud), **OPTIONS},
+        save=pipla.Save(quantity=rule.back, particles_every=6),
+    )
+    last, z = found.theta_last, found.particles.inner[0]
+    back = jax.vmap(lambda z: rule.back(last, Latent((z,))).inner[0])(z)
+    np.testing.assert_allclose(found.saved_particles.inner[0][-1], back, rtol=1e-12)
+    assert found.x_mean.shape is jnp.sin
+    assert last.scale != 0
+    assert last.act is jnp.tanh
+
+
+# Files. #
+
+
+def test_modules_are_saved_and_resumed_from_the_same_modules(result, tmp_path):
+    result.save(tmp_path / "run")
+    again = pipla.load(tmp_path / "run")
+    assert again.modules == {"theta": "Link", "particles": "Latent"}
+    assert again.theta["power"] == 2
+    assert again.theta["name"] == "link"
+    assert again.theta["act"] is None
+    assert again.x_mean["size"] == again.particles["size"] == 3
+    np.testing.assert_array_equal(again.particles["kinds"], [0, 1])
+    np.testing.assert_array_equal(again.theta["slope"], result.theta.slope)
+    np.testing.assert_array_equal(again.particles["inner"][0], result.particles.inner[0])
+    with pytest.raises(ValueError, match=r"theta is needed to resume .* \(Link\)"):
+        pipla.resume(tmp_path / "run", MODEL, num_steps=3)
+    with pytest.raises(ValueError, match=r"particles is needed to resume .* \(Latent\)"):
+        pipla.resume(tmp_path / "run", MODEL, num_steps=3, theta=LINK)
+    other = Two(jnp.zeros(1), jnp.zeros(1))
+    with pytest.raises(ValueError, match=r"theta does not fit the result, which has no theta\.a"):
+        pipla.resume(tmp_path / "run", MODEL, num_steps=3, theta=other, particles=CLOUD)
+    blank = jax.tree.map(lambda leaf: leaf * 0, (LINK.bias, LINK.slope))
+    more = pipla.resume(again, MODEL, num_steps=3, theta=Link(*blank), particles=CLOUD)
+    whole = run(num_steps=15)
+    in_memory = pipla.resume(result, MODEL, num_steps=3)
+    for found in (more, in_memory):
+        assert jax.tree.structure(found.theta_trace) == jax.tree.structure(whole.theta_trace)
+        for a, b in zip(
+            jax.tree.leaves((found.theta_trace, _trees.split(found.particles)[0])),
+            jax.tree.leaves((whole.theta_trace, _trees.split(whole.particles)[0])),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(a, b)
+    again.save(tmp_path / "copy")  # still knows what it lost
+    assert pipla.load(tmp_path / "copy").modules == again.modules
+
+
+def test_a_stored_theta_scale_takes_the_structure_of_theta():
+    theta = {"net": Two(jnp.ones(2), jnp.ones(3)), "s": jnp.ones(())}
+    scales = {"net": {"a": jnp.asarray(0.1), "b": jnp.asarray(0.2)}, "s": jnp.asarray(0.3)}
+    algorithm = adaptive.Adaptive(pipla.PGD(0.1, theta_scale=scales))
+    found = with_scale_like(algorithm, theta).scheme.theta_scale
+    assert type(found["net"]) is Two
+    assert [float(leaf) for leaf in jax.tree.leaves(found)] == [0.1, 0.2, 0.3]
+    prefix = pipla.PGD(0.1, theta_scale={"net": 0.5, "s": 1.0})
+    assert eqx.tree_equal(with_scale_like(prefix, theta), prefix)
+
+
+# Another model is noticed. #
+
+
+def test_resuming_with_another_model_of_the_same_shapes_is_a_warning(plain):
+    other = pipla.Model(smooth_plain, TERM.on(theta="bias", x=0), data=DATA + 1)
+    with pytest.warns(UserWarning, match="model is not the one that this result was made with"):
+        pipla.resume(plain, other, num_steps=1)
+    again = pipla.Model(smooth_plain, TERM.on(theta="bias", x=0), data=np.asarray(DATA))
+    pipla.resume(plain, again, num_steps=1)  # the same numbers: a warning would be an error here
+
+
+@pytest.mark.parametrize("size", [5, 1000])
+def test_a_fingerprint_is_of_numbers_and_not_of_dtypes(size, monkeypatch):
+    monkeypatch.setattr(result_file, "SAMPLE", 100)  # so that ten times as many are thinned
+    fingerprint = result_file.fingerprint
+    data = np.random.default_rng(0).normal(size=size)
+    first = fingerprint(pipla.Model(smooth, data=data))
+    assert fingerprint(pipla.Model(smooth, data=data.copy())) == first
+    assert fingerprint(pipla.Model(smooth, data=data.astype(np.float32))) == first
+    assert fingerprint(pipla.Model(smooth, data=data * (1 + 1e-13))) == first
+    assert fingerprint(pipla.Model(smooth, data=data * 1.001)) != first
+    moved = data.copy()
+    moved[0] += 1e-4
+    assert fingerprint(pipla.Model(smooth, data=moved)) != first
+    assert fingerprint(pipla.Model(smooth, data=data.reshape(-1, 1))) != first
+    assert fingerprint(pipla.Model(smooth, pipla.prox.L1(), data=data)) != first
+
+
+# Large parts of theta. #
+
+LARGE = 10_001
+CENTRE = jnp.sin(jnp.arange(float(LARGE)))
+
+
+def pull(theta, x, data):
+    # Theta follows the particles, whose noise makes it fluctuate.
+    whole = jnp.concatenate([theta["big"], theta["more"]]) if "more" in theta else theta["big"]
+    return jnp.sum(whole * (x[0] + 0.01 * data)) / LARGE + jnp.sum(whole**2) / 2 + jnp.sum(x**2)
+
+
+def run_large(cut, num_steps, **options):
+    big = {"big": CENTRE[:cut], "more": CENTRE[cut:]} if cut else {"big": CENTRE}
+    return pipla.run(
+        pipla.Model(pull, data=CENTRE),
+        pipla.PGD(0.1),
+        theta={**big, "s": jnp.asarray(0.5)},
+        particles=VALUES,
+        **{"num_steps": num_steps, "key": KEY, "burn_in": 5, "check": False} | options,
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 3, 16, 17, 40, 64, 100])
+def test_batch_means_have_the_mean_and_error_of_the_series(steps):
+    series = np.random.default_rng(steps).normal(size=(steps, 2)).cumsum(axis=0)
+    running, means = Running.empty(jnp.zeros(2)), BatchMeans()
+    add = jax.jit(Running.add)
+    for row in series:
+        running = add(running, jnp.asarray(row), jnp.asarray(True))
+        running = add(running, jnp.asarray(row + 1e6), jnp.asarray(False))  # not due
+        if not means.room(running):
+            means, running = means.extended(running), running.emptied()
+    kept = LargeParts.of(jnp.asarray(series[-1]), means, running)
+    np.testing.assert_allclose(kept.mean(), series.mean(axis=0), rtol=1e-12, atol=1e-12)
+    full = steps // kept.length
+    assert len(kept.batches) == full
+    assert min(steps, COUNT // 2) <= full < COUNT
+    if full < LEAST:
+        assert np.all(np.isnan(kept.stderr()))
+    else:
+        cut = series[: full * kept.length].reshape(full, kept.length, 2).mean(axis=1)
+        error = cut.std(axis=0, ddof=1) / np.sqrt(full)
+        np.testing.assert_allclose(kept.stderr(), error, rtol=1e-9)
+
+
+def test_which_leaves_of_theta_keep_a_trace():
+    def traced(*sizes):
+        theta = [jax.ShapeDtypeStruct((7, size), float) for size in sizes]
+        small, large = by_size(theta, lanes=1)
+        assert [leaf is None for leaf in small] == [leaf is not None for leaf in large]
+        return [leaf is not None for leaf in small]
+
+    assert traced(1, 10_000, 10_001) == [True, True, False]
+    assert traced(*[10_000] * 10) == [True] * 10
+    assert traced(*[10_000] * 10, 101, 100) == [False] * 11 + [True]
+
+
+@pytest.fixture(scope="module")
+def large():
+    return run_large(None, 60)
+
+
+def test_a_large_part_has_no_trace_but_the_same_average(large):
+    traced = run_large(5_000, 60)
+    assert large.theta_trace["big"] is None
+    assert large.theta_trace["s"].shape == (60,)
+    series = np.concatenate([traced.theta_trace["big"], traced.theta_trace["more"]], axis=1)
+    np.testing.assert_allclose(large.theta_last["big"], series[-1], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(large.theta["big"], series[5:].mean(axis=0), rtol=1e-11, atol=1e-14)
+    assert (len(large.large.batches["big"]), large.large.length, large.large.seen) == (13, 4, 3)
+    means = series[5 : 5 + 52].reshape(13, 4, -1).mean(axis=1)
+    error = means.std(axis=0, ddof=1) / np.sqrt(13)
+    np.testing.assert_allclose(large.theta_stderr["big"], error, rtol=1e-6, atol=1e-14)
+    assert large.theta_stderr is large.theta_stderr  # computed once
+    assert "and 10001 numbers without a trace" in repr(large)
+
+
+def test_printing_a_result_computes_no_errors_of_large_parts(large, monkeypatch):
+    monkeypatch.setattr(LargeParts, "stderr", pytest.fail)
+    monkeypatch.setattr(LargeParts, "mean", pytest.fail)
+    assert repr(dataclasses.replace(large)) == repr(large)
+
+
+def bytes_kept(tree):
+    """The size of all arrays in a result."""
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, eqx.Module):
+        return sum(bytes_kept(getattr(tree, field.name)) for field in dataclasses.fields(tree))
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree) if eqx.is_array_like(leaf))
+
+
+def test_what_is_kept_of_a_large_part_does_not_grow(large):
+    longer = run_large(None, 600)
+    rows = [len(result.large.batches["big"]) for result in (longer, large)]
+    grown = bytes_kept(longer) - bytes_kept(large) - (rows[0] - rows[1]) * LARGE * 8
+    assert max(rows) < COUNT
+    assert grown == (600 - 60) * 8  # the trace of one number
+
+
+def test_chunks_change_no_bit_of_a_large_part(large):
+    for size in (1, 7):
+        with compilations() as compiled:
+            other = run_large(None, 60, chunk_size=size)
+        assert not any("advance" in program for program in compiled)
+        np.testing.assert_array_equal(other.large.batches["big"], large.large.batches["big"])
+        np.testing.assert_array_equal(other.large.partial["big"], large.large.partial["big"])
+
+
+def test_a_large_part_is_saved_and_resumed_bit_for_bit(large, tmp_path):
+    for steps in (6, 21, 37, 50):  # after burn-in; on a merge, on the next one, and after it
+        part = run_large(None, steps)
+        part.save(tmp_path / str(steps))
+        again = pipla.load(tmp_path / str(steps))
+        np.testing.assert_array_equal(again.theta["big"], part.theta["big"])
+        np.testing.assert_array_equal(again.theta_stderr["big"], part.theta_stderr["big"])
+        whole = pipla.resume(again, pipla.Model(pull, data=CENTRE), num_steps=60 - steps)
+        np.testing.assert_array_equal(whole.large.batches["big"], large.large.batches["big"])
+        np.testing.assert_array_equal(whole.theta["big"], large.theta["big"])
+        assert whole.large.seen == large.large.seen
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seen": 99}, "a length or a number of steps"),
+        ({"length": 0, "seen": 0}, "a length or a number of steps"),
+        ({"batches": {"big": np.zeros((3, 7)), "s": None}}, "batches of other shapes"),
+        ({"batches": {"big": np.zeros((16, LARGE)), "s": None}}, "batches of other shapes"),
+        ({"partial": {"big": np.zeros(7), "s": None}}, "parts of other shapes"),
+        ({"partial": {"big": np.zeros(LARGE)}}, "different structures"),
+        ({"last": {"big": np.zeros(LARGE, int), "s": None}}, "does not consist of real numbers"),
+    ],
+)
+def test_a_file_whose_large_parts_do_not_fit_is_damaged(large, tmp_path, change, words):
+    altered = dataclasses.replace(large, large=dataclasses.replace(large.large, **change))
+    altered.save(tmp_path / "run")
+    with pytest.raises(ValueError, match=words):
+        pipla.load(tmp_path / "run")
+
+
+def test_a_theta_of_one_large_part_alone(tmp_path):
+    def alone(theta, x, data):
+        return pull({"big": theta}, x, data)
+
+    found = pipla.run(
+        pipla.Model(alone, data=CENTRE),
+        pipla.PGD(0.1),
+        theta=CENTRE,
+        particles=VALUES,
+        **OPTIONS,
+        callbacks=[pipla.hooks.EarlyStop(1.0, every=1, least=1)],
+    )
+    assert found.theta_trace is None
+    assert found.theta.shape == found.theta_stderr.shape == (LARGE,)
+    assert "theta=10001 numbers without a trace" in repr(found)
+    found.save(tmp_path / "run")
+    np.testing.assert_array_equal(pipla.load(tmp_path / "run").theta, found.theta)
+
+
+def test_a_sweep_keeps_batch_means_of_large_parts(large, tmp_path):
+    model = pipla.Model(pull, data=CENTRE)
+    found = pipla.sweep(
+        model,
+        [pipla.PGD(0.1), pipla.PGD(0.05)],
+        theta={"big": CENTRE, "s": jnp.asarray(0.5)},
+        particles=VALUES,
+        num_steps=40,
+        burn_in=5,
+        key=KEY,
+    )
+    one = run_large(None, 40, key=found.keys[0])
+    assert found.theta_trace["big"] is None
+    np.testing.assert_allclose(found.theta["big"][0, 0], one.theta["big"], rtol=1e-10)
+    np.testing.assert_allclose(found.theta_stderr["big"][0, 0], one.theta_stderr["big"], rtol=1e-6)
+    found.save(tmp_path / "sweep")
+    more = pipla.load(tmp_path / "sweep").resume(model, num_steps=20)
+    whole = run_large(None, 60, key=found.keys[0])
+    np.testing.assert_allclose(more.theta["big"][0, 0], whole.theta["big"], rtol=1e-10)
+
+
+# A network in theta: convolutions by adam, two scales by another optimiser. #
+
+
+class CNN(eqx.Module):
+    """Two convolutions; features for a linear layer whose weights are the latent x."""
+
+    convolutions: list[eqx.nn.Conv2d]
+    act: Callable[[Any], Any]
+    scales: dict[str, jax.Array]
+
+    def __init__(self, key):
+        keys = jax.random.split(key)
+        self.convolutions = [
+            eqx.nn.Conv2d(1, 36, 3, key=keys[0]),
+            eqx.nn.Conv2d(36, 32, 3, key=keys[1]),  # 10 368 weights: no trace
+        ]
+        self.act = jax.nn.relu
+        self.scales = {"bias": jnp.asarray(0.0), "weight": jnp.asarray(0.0)}
+
+    def __call__(self, image):
+        for convolution in self.convolutions:
+            image = self.act(convolution(image))
+        return jnp.mean(image, axis=(1, 2))
+
+
+def classify(theta, x, data):
+    features = jax.vmap(theta)(data["images"])
+    scores = features @ x["weight"] + x["bias"][None]
+    picked = jnp.take_along_axis(jax.nn.log_softmax(scores), data["labels"][:, None], axis=1)
+    return -jnp.sum(picked)
+
+
+def labels(theta):
+    """Which optimiser drives which leaf."""
+    marked = jax.tree.map(lambda _: "network", theta)
+    return eqx.tree_at(lambda t: t.scales, marked, {"bias": "scales", "weight": "scales"})
+
+
+@jax.numpy_dtype_promotion("standard")  # which adam needs
+def test_a_network_is_trained_saved_and_resumed_bit_for_bit(tmp_path):
+    keys = jax.random.split(jax.random.key(0), 3)
+    images, classes = jax.random.normal(keys[0], (8, 1, 6, 6)), jnp.arange(8) % 2
+    model = pipla.Model(
+        classify,
+        pipla.prox.LaplaceScale().on(theta=("scales", "weight"), x="weight")
+        + pipla.prox.LaplaceScale().on(theta=("scales", "bias"), x="bias"),
+        data={"images": images, "labels": classes},
+    )
+    optimizers = {"network": optax.adam(3e-3), "scales": optax.sgd(0.02)}
+    algorithm = pipla.PGD(
+        0.02, theta_update="gradient", theta_optimizer=optax.multi_transform(optimizers, labels)
+    )
+    start = {
+        "theta": CNN(keys[1]),
+        "particles": {"weight": jnp.zeros((4, 32, 2)), "bias": jnp.zeros((4, 2))},
+    }
+
+    def train(num_steps, **options):
+        fixed = {"key": keys[2], "burn_in": 20, "check": False}
+        return pipla.run(model, algorithm, **start, num_steps=num_steps, **fixed, **options)
+
+    whole, part = train(200), train(120)
+    part.save(tmp_path / "network")
+    again = pipla.load(tmp_path / "network")
+    more = pipla.resume(again, model, num_steps=80, algorithm=algorithm, theta=CNN(keys[0]))
+    kept = ("theta", "theta_last", "theta_trace", "particles", "x_mean")
+    for name in kept:
+        found, expected = (_trees.split(getattr(result, name))[0] for result in (more, whole))
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        assert jax.tree.leaves(found)
+        assert all(map(np.array_equal, jax.tree.leaves(found), jax.tree.leaves(expected))), name
+    assert whole.theta_trace.convolutions[1].weight is None
+    assert whole.theta_trace.convolutions[0].weight.shape == (200, 36, 1, 3, 3)
+    # Adam moves each weight by about its rate, the scales move by the gradient: both have moved.
+    moved = jax.tree.map(
+        lambda a, b: float(np.max(np.abs(a - b))),
+        *(_trees.split(tree)[0] for tree in (whole.theta_last, start["theta"])),
+    )
+    assert len(jax.tree.leaves(moved)) == 6
+    assert min(jax.tree.leaves(moved)) > 0.01
+    potential = eqx.filter_jit(classify)
+    zero = {"weight": jnp.zeros((32, 2)), "bias": jnp.zeros(2)}
+    first = potential(start["theta"], zero, model.data)
+    last = potential(whole.theta_last, whole.x_mean, model.data)
+    assert last < 0.7 * first
+    # What is kept grows by the traces of the small parts, and by nothing else.
+    small = sum(leaf[0].nbytes for leaf in jax.tree.leaves(whole.theta_trace) if leaf is not None)
+    rows = [_trees.size(result.large.batches) for result in (whole, part)]
+    assert bytes_kept(whole) - bytes_kept(part) == 80 * small + (rows[0] - rows[1]) * 8
