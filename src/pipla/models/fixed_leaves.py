@@ -47,6 +47,9 @@ class Completed(Likelihood):
     def sets_theta(self) -> Path | None:
         return self.likelihood.sets_theta()
 
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        return self.likelihood.parameters(theta)
+
     def rows(self, indices: Array) -> Likelihood | None:
         some = self.likelihood.rows(indices)
         return None if some is None else Completed(some, self.fixed)
