@@ -143,12 +143,16 @@ def test_separable_acts_on_the_axes_it_is_told():
         (lambda: blur.gaussian(-1.0), ValueError, "std"),
         (lambda: blur.parse("box:x"), ValueError, "box:9"),
         (lambda: blur.parse("gaussian:-2"), ValueError, "gaussian:2"),
-        (lambda: blur.parse("box:99999"), ValueError, "wider than 4096"),
+        (
+            lambda: blur.parse("box:99999"),
+            ValueError,
+            "99999 pixels wide along 2 axes; at most 4096",
+        ),
         (lambda: blur.parse("motion"), ValueError, "not understood"),
         (lambda: blur.parse("none.npy"), FileNotFoundError, "none.npy"),
         (lambda: blur.checked(np.array([[1.0, np.nan]])), ValueError, "non-finite"),
         (lambda: blur.checked(np.array([1.0, -1.0])), ValueError, "positive sum"),
-        (lambda: blur.checked(np.array(["a"])), ValueError, "real numbers"),
+        (lambda: blur.checked(np.array(["a"])), TypeError, "psf must be an array of numbers"),
     ],
 )
 def test_bad_kernels_are_named(make, error, words):
@@ -159,7 +163,7 @@ def test_bad_kernels_are_named(make, error, words):
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: Dense("no matrix"), TypeError, "matrix must be an array of real numbers"),
+        (lambda: Dense("no matrix"), TypeError, "matrix must be an array of numbers"),
         (lambda: Dense([[1.0, np.nan]]), ValueError, "matrix has 1 non-finite"),
         (lambda: Dense(np.eye(4), (2, 3)), ValueError, "4 columns, but an x of shape .2, 3. has 6"),
         (lambda: Dense(np.eye(4), (2.0, 2)), TypeError, "shape must be a tuple of integers"),
@@ -179,13 +183,13 @@ def test_bad_kernels_are_named(make, error, words):
         (lambda: Separable([np.eye(3)] * 2, (0, 1.0)), TypeError, "axes must be a tuple of"),
         (lambda: Separable([np.eye(3)] * 2, ndim=1), ValueError, "ndim must be at least 2"),
         (lambda: CircularConvolution([[np.nan]], (3, 3)), ValueError, "psf has 1 non-finite"),
-        (lambda: CircularConvolution([["a"]], (3, 3)), ValueError, "psf must be an array"),
+        (lambda: CircularConvolution([["a"]], (3, 3)), TypeError, "psf must be an array"),
         (lambda: CircularConvolution(SKEWED, 7), TypeError, "shape must be a tuple of integers"),
         (lambda: CircularConvolution(SKEWED, (9, 0)), ValueError, "shape must be at least 1"),
         (lambda: operators.WindowMean(4, (9, 9)), ValueError, "width must be odd"),
         (lambda: operators.WindowMean("3", (9, 9)), TypeError, "width must be an integer"),
         (lambda: operators.WindowMean(3, (9,)), ValueError, "shape must be .rows, columns"),
-        (lambda: blur.gaussian(np.ones(2)), ValueError, "std must be a single number"),
+        (lambda: blur.gaussian(np.ones(2)), TypeError, "std must be a single real number"),
     ],
 )
 def test_bad_arguments_of_operators_are_named(make, error, words):

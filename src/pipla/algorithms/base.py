@@ -204,6 +204,16 @@ class Algorithm(eqx.Module, Generic[StateT]):
         return type(self).__name__
 
 
+def checked_algorithm(algorithm: Any) -> None:
+    """`algorithm` is one, not its class or something else."""
+    if not isinstance(algorithm, Algorithm):
+        name = getattr(algorithm, "__name__", None) if callable(algorithm) else None
+        hint = "" if name is None else f"; call it: `{name}()`"
+        raise TypeError(
+            f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
+        )
+
+
 def _as_array(value: Any) -> Array:
     return _checks.float_array(value) if isinstance(value, float) else jnp.asarray(value)
 
@@ -212,11 +222,11 @@ def number(value: Any) -> Any:
     """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
     if value is None or isinstance(value, bool):  # a boolean is no number: the check says so
         return value
-    if isinstance(value, float | int):
-        return _checks.float_array(value)
     try:
-        return jnp.asarray(value, jnp.result_type(float))
-    except (TypeError, ValueError):
+        if isinstance(value, float | int):
+            return _checks.float_array(value)
+        return _checks.real_array("number", value)
+    except (TypeError, ValueError, OverflowError):
         return value  # the algorithm's check names the argument
 
 

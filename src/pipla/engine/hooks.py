@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _checks, _trees
+from pipla import _checks, _files, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Info
 from pipla.engine.chunk import Carry, Program, next_info
@@ -216,7 +216,7 @@ class Log(Every):
 
     def __init__(self, path: str | Path, every: int = 100) -> None:
         super().__init__(every)
-        self.path = Path(path)
+        self.path = _files.checked_path("path", path)
         _checks.choice("the ending of path", self.path.suffix, (".csv", ".jsonl"))
         self._file: TextIO | None = None
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
-from pipla.algorithms.base import Algorithm, Curvature
+from pipla.algorithms.base import Algorithm, Curvature, checked_algorithm
 from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
 from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
@@ -134,14 +134,20 @@ def resume(
         raise ValueError(
             "save is needed to resume this run: it held code (a quantity), and results hold none."
         )
-    save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
+    if save is None:
+        save = Save(snapshot.moments_every, snapshot.particles_every)
+    save = checked_save(save)
     checked_algorithm(algorithm)
     stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
     algorithm = with_stored_numbers(algorithm, stored)
     algorithm.completed(_OriginalRun())
     theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), result.theta_trace)
     particles = jax.tree.map(jnp.asarray, result.particles)
-    theta, particles = checked_point(model, theta, particles)
+    try:
+        theta, particles = checked_point(model, theta, particles)
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"model and result do not fit: {error}") from error
     algorithm.check(theta, particles)
     program = Program(model, as_dtype(algorithm, particles), snapshot.key(), save.quantity)
     blank = start(program, theta, particles, save.moments_every is not None)
@@ -234,15 +240,6 @@ def joined(pieces: Sequence[PyTree], otherwise: PyTree) -> PyTree:
 
 
 # What `run`, `resume` and `sweep` check alike. #
-
-
-def checked_algorithm(algorithm: Any) -> None:
-    """An algorithm, not its class or something else."""
-    if not isinstance(algorithm, Algorithm):
-        hint = f"; call it: `{algorithm.__name__}()`" if callable(algorithm) else ""
-        raise TypeError(
-            f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
-        )
 
 
 def check_support(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree) -> None:

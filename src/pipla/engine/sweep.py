@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from pipla import _checks, _trees
-from pipla.algorithms.base import Algorithm
+from pipla.algorithms.base import Algorithm, checked_algorithm
 from pipla.engine.chunk import Program, start
 from pipla.engine.devices import mesh_for, place
 from pipla.engine.diagnostics import monte_carlo_error
@@ -24,7 +24,6 @@ from pipla.engine.result import Snapshot, Status, restored, snapshot_of
 from pipla.engine.run import (
     as_dtype,
     check_support,
-    checked_algorithm,
     checked_burn_in,
     checked_callbacks,
     checked_chunk_size,

@@ -22,9 +22,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from pipla import _checks
+from pipla.imaging._observations import as_observed
 from pipla.imaging.restoration import Restoration, restore
 from pipla.operators import CircularConvolution, Operator, Separable, blur, convolution
-from pipla.operators.linear import checked_axes
+from pipla.operators._arguments import checked_axes, integers
 
 #: What lies beyond the edge of an observed image.
 Boundary = Literal["unknown", "reflect", "renormalised", "circular"]
@@ -88,13 +89,13 @@ def deconvolve(
         >>> bool(np.std(found.mean - scene[1:-1, 4:-4]) < np.std(observed - scene[1:-1, 4:-4]) / 2)
         True
     """
-    pixels = np.asanyarray(observed)
-    if np.ma.is_masked(pixels) or (pixels.dtype.kind == "f" and np.isnan(pixels).any()):
+    pixels, seen = as_observed(observed)
+    if not seen.all():
         raise ValueError(
             "observed has missing pixels, which cannot be restored together with a blur; fill "
             "them in first (restore with Identity()), or crop the image."
         )
-    pixels = np.asarray(pixels)
+    axes = None if axes is None else integers("axes", axes, least=-pixels.ndim)
     kernel = as_kernel(psf, pixels.shape, axes)
     model = _blur(pixels, kernel, boundary, axes)
     found = restore(model.operator, model.observed, noise, axes=axes, start=model.start, **options)
@@ -116,7 +117,8 @@ def as_kernel(psf: Any, shape: Sequence[int], axes: tuple[int, ...] | None = Non
     """
     if not isinstance(psf, str):
         return blur.checked(psf)
-    sizes = list(shape) if axes is None else [shape[axis] for axis in axes]
+    axes = checked_axes(axes, len(shape) if axes is None else len(axes), len(shape))
+    sizes = [shape[axis] for axis in axes]
     kind, _, number = psf.partition(":")
     try:
         size = float(number) if kind in ("box", "gaussian") else 0.0
@@ -139,7 +141,7 @@ def _blur(
     if boundary != "unknown":
         operator = convolution(psf, shape, boundary, axes)  # type: ignore[arg-type]
         return Blur(operator, (slice(None),) * len(shape), observed, observed)
-    axes = tuple(axis % len(shape) for axis in checked_axes(axes, psf.ndim, len(shape)))
+    axes = checked_axes(axes, psf.ndim, len(shape))
     blur.centred(psf, shape, axes)  # the same errors for the same mistakes
     try:
         kernels = blur.separate(psf)
