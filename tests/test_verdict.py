@@ -130,7 +130,7 @@ def test_a_theta_that_nobody_uses_is_a_warning():
     """A random walk, or the start itself, must not pass for an estimate."""
     model = pipla.Model(lambda theta, x, _: jnp.sum((x - theta["a"]) ** 2) / 2, pipla.prox.L1())
     options = {
-        "theta": {"a": jnp.zeros(()), "b": jnp.zeros(2)},
+        "theta": {"a": jnp.zeros(()), "b": jnp.zeros(())},
         "particles": jnp.zeros((4, 3)),
         "num_steps": 20,
         "key": KEY,

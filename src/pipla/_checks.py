@@ -163,6 +163,7 @@ def resolution(name: str, tree: PyTree) -> None:
     for path, leaf in leaves(name, tree):
         if isinstance(leaf, jax.core.Tracer) or not is_float(leaf) or np.size(leaf) < 2:
             continue
+        room(where(name, path), leaf.shape)
         dtype = np.dtype(jax.dtypes.canonicalize_dtype(leaf.dtype))
         values = np.asarray(leaf, np.float64)
         largest, spread = float(np.max(np.abs(values))), float(np.std(values))

@@ -192,8 +192,9 @@ class EarlyStop(Every):
 
     def __init__(self, tolerance: float, every: int = 200, least: int = 400) -> None:
         super().__init__(every)
-        _checks.positive("tolerance", tolerance)
-        self.tolerance, self.least = float(tolerance), _checks.integer("least", least, least=1)
+        self.tolerance = _checks.real("tolerance", tolerance)
+        _checks.positive("tolerance", self.tolerance)
+        self.least = _checks.integer("least", least, least=1)
 
     def __call__(self, view: View) -> str | None:
         if not self.is_due(view) or view.step < max(self.least, view.burn_in + 100):

@@ -134,9 +134,8 @@ def resume(
         raise ValueError(
             "save is needed to resume this run: it held code (a quantity), and results hold none."
         )
-    if save is None:
-        save = Save(snapshot.moments_every, snapshot.particles_every)
-    save = checked_save(save)
+    kept = Save(snapshot.moments_every, snapshot.particles_every)
+    save = checked_save(kept if save is None else save)
     checked_algorithm(algorithm)
     stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
     algorithm = with_stored_numbers(algorithm, stored)

@@ -136,7 +136,7 @@ class SweepResult:
             )
         if save is None and snapshot.has_quantity:
             raise ValueError("save is needed to resume this sweep: it held code (a quantity).")
-        save = checked_save(save or Save(snapshot.moments_every))
+        save = checked_save(Save(snapshot.moments_every) if save is None else save)
         grid = self.finite.shape
         program = Program(model, self.algorithms, snapshot.key(), save.quantity)
         theta, particles = jax.tree.map(
@@ -198,6 +198,8 @@ def sweep(
     burn_in = checked_burn_in(burn_in, num_steps)
     num_replicates = _checks.integer("num_replicates", num_replicates, least=1)
     _checks.random_key("key", key)
+    for name, value in (("pair", pair), ("start_per_replicate", start_per_replicate)):
+        _checks.boolean(name, value)
     save = checked_save(save)
     callbacks = checked_callbacks(callbacks, progress)
     checked_chunk_size(chunk_size)
