@@ -234,32 +234,6 @@ def single(name: str, value: Any) -> None:
         )
 
 
-def theta_scale(value: PyTree) -> None:
-    """`value` is `"auto"`, or a positive number or a pytree of them."""
-    if isinstance(value, str):
-        choice("theta_scale", value, ("auto",))
-    else:
-        for path, leaf in leaves("theta_scale", value):
-            positive(where("theta_scale", path), leaf)
-
-
-def scale_like_theta(value: PyTree, theta: PyTree) -> None:
-    """`value` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
-    try:
-        scales = jax.tree.leaves(jax.tree.broadcast(value, theta))
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            "theta_scale must be a number or a pytree of numbers like theta; got the structure "
-            f"{jax.tree.structure(value)} for a theta of structure {jax.tree.structure(theta)}."
-        ) from error
-    for given, part in zip(scales, jax.tree.leaves(theta), strict=True):
-        if np.shape(given) not in ((), np.shape(part)):
-            raise ValueError(
-                "theta_scale must hold one number for each part of theta; got shape "
-                f"{np.shape(given)} for a part of shape {np.shape(part)}."
-            )
-
-
 def integer(name: str, value: Any, *, least: int, most: int = 2**31 - 1) -> int:
     """`value` as an int from `least` to `most`, by default the largest 32-bit integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

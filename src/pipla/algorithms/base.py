@@ -235,6 +235,32 @@ def theta_scale(value: Any) -> Any:
     return value if isinstance(value, str) else jax.tree.map(number, value)
 
 
+def check_theta_scale(value: PyTree) -> None:
+    """`value` is `"auto"`, or a positive number or a pytree of them."""
+    if isinstance(value, str):
+        _checks.choice("theta_scale", value, ("auto",))
+    else:
+        for path, leaf in _checks.leaves("theta_scale", value):
+            _checks.positive(_checks.where("theta_scale", path), leaf)
+
+
+def check_scale_like_theta(value: PyTree, theta: PyTree) -> None:
+    """`value` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
+    try:
+        scales = jax.tree.leaves(jax.tree.broadcast(value, theta))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            "theta_scale must be a number or a pytree of numbers like theta; got the structure "
+            f"{jax.tree.structure(value)} for a theta of structure {jax.tree.structure(theta)}."
+        ) from error
+    for given, part in zip(scales, jax.tree.leaves(theta), strict=True):
+        if np.shape(given) not in ((), np.shape(part)):
+            raise ValueError(
+                "theta_scale must hold one number for each part of theta; got shape "
+                f"{np.shape(given)} for a part of shape {np.shape(part)}."
+            )
+
+
 #: Algorithms that can be restored from files, by the names they have there.
 REGISTERED: dict[str, type[Algorithm]] = {}
 

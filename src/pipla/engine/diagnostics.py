@@ -193,15 +193,23 @@ def _unused(model: Model, algorithm: Algorithm, theta: PyTree, particles: PyTree
 
 def unused(model: Model, theta: PyTree, particles: PyTree) -> list[str]:
     """The leaves of theta on which the potential does not depend."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(theta)]
+    reached = [path for path, _ in model.nonsmooth.reach() if path is not None]
+    if all(any(_keys(path)[: len(part)] == part for part in reached) for path in paths):
+        return []  # known without tracing the model
     x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), particles)
     program = jax.make_jaxpr(model.potential)(theta, x).jaxpr
     _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(theta)]
     return [
         f"theta{jax.tree_util.keystr(path)}"
         for path, is_used in zip(paths, used, strict=False)  # the others are of x
         if not is_used
     ]
+
+
+def _keys(path: Any) -> tuple[Any, ...]:
+    """The path of a leaf as terms write it: keys, names and indices."""
+    return tuple(getattr(k, "key", getattr(k, "name", getattr(k, "idx", None))) for k in path)
 
 
 # A look at a run that has not ended. #
