@@ -219,6 +219,45 @@ def test_a_wrong_shape_is_named_also_in_compiled_programs(operator, shape, expec
             call(jnp.zeros(shape))
 
 
+def test_negative_axes_are_the_same_axes():
+    """They were sorted before they were counted from the front, and the kernel transposed."""
+    x = jnp.asarray(RNG.normal(size=(7, 7, 7)))
+    for axes, same in (((0, -1), (0, 2)), ((-1, 0), (2, 0)), ((-3, -1), (0, 2))):
+        for boundary in ("circular", "reflect"):
+            one, other = (convolution(SKEWED, x.shape, boundary, each) for each in (axes, same))
+            np.testing.assert_array_equal(one.apply(x), other.apply(x))
+
+
+def test_integers_do_not_round_the_operator():
+    """The matrix took the dtype of x: half a pixel was none."""
+    halves = np.full((2, 2), 0.5)
+    assert Dense(halves).apply(np.array([1, 2])).tolist() == [1.5, 1.5]
+    assert Mask(halves).apply(np.ones((2, 2), int)).tolist() == halves.tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: Identity().apply("a"), TypeError, "x must be an array of numbers"),
+        (lambda: Mask([1.0]).adjoint([1j]), TypeError, "y must be an array of real numbers"),
+        (lambda: Dense(np.eye(2)).apply(jnp.ones(2, jnp.float16)), TypeError, "float16; use"),
+        (lambda: Mask(np.ones(2)) @ CircularConvolution, TypeError, "unsupported operand"),
+        (lambda: operators.Composed(Identity, Identity()), TypeError, "last must be one of"),
+        (lambda: Separable(3), TypeError, "matrices must be a list of matrices"),
+        (lambda: Separable([np.eye(2)], ndim=10**6), ValueError, "ndim must be at most 32"),
+        (lambda: CircularConvolution(SKEWED, (2**31 - 1,) * 2), ValueError, "more than the memory"),
+        (lambda: blur.box(3, axes=40), ValueError, "axes must be at most 32"),
+        (lambda: blur.gaussian(1e300), ValueError, "blur is too large"),
+        (lambda: blur.parse(3), TypeError, "blur must be text"),
+        (lambda: blur.separate([[1.0, -1.0]]), ValueError, "not a product"),
+        (lambda: blur.blur_matrix(SKEWED, 5, "reflect"), ValueError, "kernel must have one axis"),
+    ],
+)
+def test_odd_operands_are_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
 def test_a_kernel_that_does_not_sum_to_one_is_scaled_with_a_warning(tmp_path):
     np.save(tmp_path / "psf.npy", np.ones((3, 3)))
     with pytest.warns(UserWarning, match="sums to 9"):

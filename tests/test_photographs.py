@@ -162,6 +162,16 @@ def test_missing_values_of_a_matrix_are_left_out():
     np.testing.assert_array_equal(found.mean, same.mean)
 
 
+def test_missing_values_of_a_matrix_of_images_keep_the_shape():
+    """The shape was lost with the missing rows, and total variation taken of the ravelled image."""
+    from pipla.imaging._observations import seen_through
+
+    seen = np.array([True, False, True])
+    operator, values = seen_through(Dense(np.eye(3, 6), (2, 3)), np.arange(3.0), seen)
+    assert operator.shape == (2, 3)
+    assert values.tolist() == [0.0, 2.0]
+
+
 def test_no_data_at_all_are_refused():
     with pytest.raises(ValueError, match="mask is 0 everywhere"):
         restore(Mask(np.zeros_like(BLOCKS)), NOISY, 10.0)

@@ -248,7 +248,7 @@ class BoundedJit(Generic[Result]):
                 function = functools.partial(self._function, fixed)
                 program = jax.jit(function, static_argnames=self._static)
             self._kept[kind] = program
-            if len(self._kept) > MOST_KINDS:
+            while len(self._kept) > MOST_KINDS:
                 self._kept.popitem(last=False)
         return functools.partial(program, arrays)
 
