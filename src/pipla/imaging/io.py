@@ -87,6 +87,8 @@ def read_image(path: str | Path, *, max_pixels: int | None = None, missing: bool
         raise ValueError(
             f"image {str(path)!r} cannot be read as {format}, it may be damaged: {reason}"
         ) from error
+    if raw.dtype.kind not in "buif":
+        raise ValueError(f"image {str(path)!r} has dtype {raw.dtype}; give real numbers.")
     return as_image(raw, f"image {str(path)!r}", missing=missing)
 
 
