@@ -262,7 +262,7 @@ def test_a_negative_rate_is_not_passed_over():
     ("make", "error", "words"),
     [
         (lambda: Logistic(FEATURES[0], LABELS), ValueError, "features must have two axes"),
-        (lambda: Logistic([["a"]], [1]), TypeError, "features must be an array of real"),
+        (lambda: Logistic([["a"]], [1]), TypeError, "features must be an array of numbers"),
         (lambda: Logistic([[1j]], [1]), TypeError, "features must be an array of real"),
         (lambda: Logistic([[np.nan]], [1]), ValueError, "features has 1 non-finite"),
         (lambda: Logistic(np.ones((0, 2)), []), ValueError, "features is empty"),
@@ -270,7 +270,7 @@ def test_a_negative_rate_is_not_passed_over():
         (lambda: Logistic(FEATURES, LABELS[:, None]), ValueError, "labels must have shape"),
         (lambda: Logistic(FEATURES, KINDS), ValueError, "labels must be 0 and 1.*Multinomial"),
         (lambda: Logistic([[1.0]], [np.nan]), ValueError, "labels must be 0 and 1"),
-        (lambda: Logistic([[1.0]], ["yes"]), TypeError, "labels must be real numbers"),
+        (lambda: Logistic([[1.0]], ["yes"]), TypeError, "labels must be an array of numbers"),
         (lambda: Logistic([[1.0]], [1], weights=[-1.0]), ValueError, "weights must be 0 or"),
         (lambda: Logistic([[1.0]], [1], weights=[0.0]), ValueError, "no data are seen"),
         (lambda: Logistic([[1.0]], [1], weights=1.0), ValueError, "weights must have shape"),

@@ -1,6 +1,7 @@
 """The run: what it keeps, how it ends, what it says, and that it can go on."""
 
 import sys
+import types
 import warnings
 
 import jax
@@ -179,7 +180,8 @@ CLIFF = pipla.Model(cliff)
 
 
 def climb(num_steps, **options):
-    return run(num_steps, CLIFF, pipla.PGD(1e-3), particles=jnp.full((2, 1), -0.2), **options)
+    climber = pipla.PGD(1e-3, theta_update="frozen")
+    return run(num_steps, CLIFF, climber, particles=jnp.full((2, 1), -0.2), **options)
 
 
 def test_a_run_stops_at_the_last_good_state():
@@ -237,13 +239,13 @@ def interrupt_at(monkeypatch, call):
     calls = {"number": 0}
     advance = drive.advance
 
-    def impatient(*args):
+    def kept(program):
         calls["number"] += 1
         if calls["number"] == call:
             raise KeyboardInterrupt
-        return advance(*args)
+        return advance.kept(program)
 
-    monkeypatch.setattr(drive, "advance", impatient)
+    monkeypatch.setattr(drive, "advance", types.SimpleNamespace(kept=kept))
 
 
 def test_ctrl_c_returns_what_there_is_and_the_run_can_go_on(monkeypatch):

@@ -180,14 +180,14 @@ def test_ctrl_c_returns_the_chunks_that_are_done(monkeypatch):
     calls = []
     advance = driver.advance
 
-    def impatient(*args):
+    def kept(program):
         calls.append(1)
         if len(calls) == 5:  # the first two make no step
             raise KeyboardInterrupt
-        return advance(*args)
+        return advance.kept(program)
 
     monkeypatch.setattr(driver, "capacity_for", lambda theta: 16)
-    monkeypatch.setattr(driver, "advance", impatient)
+    monkeypatch.setattr(driver, "advance", types.SimpleNamespace(kept=kept))
     part = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     assert part.interrupted
     assert part.num_steps == 32
@@ -204,7 +204,7 @@ def test_a_bar_for_all_lanes(capsys):
 # Several devices. #
 
 SCRIPT = """
-import json, re, sys
+import json, re, sys, types
 import jax, jax.numpy as jnp, numpy as np
 import pipla
 from pipla.engine import driver
@@ -213,15 +213,18 @@ jax.config.update("jax_enable_x64", True)
 seen, words = [], set()
 from pipla.engine import devices, driver
 def watched(advance, at):
-    def watch(*arguments):
-        leaf = arguments[at].state.particles
-        shards = sorted(shard.data.shape for shard in leaf.addressable_shards)
-        seen.append((len(leaf.sharding.device_set), leaf.sharding.is_fully_replicated, shards))
-        program = advance.lower(*arguments).compile().compiled.as_text()
-        words.update(re.findall(r"all-[a-z]+|collective-[a-z]+", program))
-        return advance(*arguments)
-    return watch
-driver.advance, driver.advance_over = watched(driver.advance, 1), watched(driver.advance_over, 2)
+    def kept(first):
+        compiled = advance.kept(first)
+        def watch(*arguments):
+            leaf = arguments[at].state.particles
+            shards = sorted(shard.data.shape for shard in leaf.addressable_shards)
+            seen.append((len(leaf.sharding.device_set), leaf.sharding.is_fully_replicated, shards))
+            program = compiled.func.lower(*compiled.args, *arguments).compile().as_text()
+            words.update(re.findall(r"all-[a-z]+|collective-[a-z]+", program))
+            return compiled(*arguments)
+        return watch
+    return types.SimpleNamespace(kept=kept)
+driver.advance, driver.advance_over = watched(driver.advance, 0), watched(driver.advance_over, 1)
 
 model = pipla.Model(
     lambda theta, x, y: jnp.sum((x - y) ** 2) / 2, pipla.prox.LaplaceLocation(), data=jnp.arange(3.0)

@@ -1,12 +1,14 @@
 """Nothing wrong in silence: a run that should not be believed says so, in status and warning."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import pipla
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.engine.diagnostics import ConvergenceWarning, unused
 from pipla.tuning import TheoryWarning
 
 pytestmark = pytest.mark.slow
@@ -92,7 +94,9 @@ def test_a_strength_that_runs_away_is_noticed():
     model = pipla.Model(
         lambda theta, x, y: jnp.sum((x - y) ** 2) / 0.18, pipla.prox.TVStrength(), jnp.asarray(y)
     )
-    with pytest.warns(ConvergenceWarning, match=r"smoothing = .* is too large where theta ended"):
+    seen = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         result = pipla.run(
             model,
             pipla.MYIPLA(),
@@ -100,8 +104,16 @@ def test_a_strength_that_runs_away_is_noticed():
             particles=jnp.asarray(np.tile(y, (6, 1))),
             num_steps=1500,
             key=KEY,
+            callbacks=[lambda view: seen.append((view.step, len(caught)))],
+            chunk_size=100,
         )
     assert result.status is pipla.Status.UNRELIABLE
+    said = [str(each.message) for each in caught if each.category is ConvergenceWarning]
+    noticed = next(step for step, count in seen if count)
+    assert noticed < 1500
+    assert said[0].startswith(f"after step {noticed}: ")
+    assert sum("after step" in sentence for sentence in said) == 1
+    assert any("is too large where theta ended" in sentence for sentence in result.warnings)
     likelihood = pipla.GaussianLikelihood(pipla.operators.Identity(), y, 0.3)
     sound = pipla.run(
         pipla.Model(likelihood, pipla.prox.TVStrength()),
@@ -112,6 +124,26 @@ def test_a_strength_that_runs_away_is_noticed():
         key=KEY,
     )
     assert sound.status is pipla.Status.COMPLETED, sound.message
+
+
+def test_a_theta_that_nobody_uses_is_a_warning():
+    """A random walk, or the start itself, must not pass for an estimate."""
+    model = pipla.Model(lambda theta, x, _: jnp.sum((x - theta["a"]) ** 2) / 2, pipla.prox.L1())
+    options = {
+        "theta": {"a": jnp.zeros(()), "b": jnp.zeros(())},
+        "particles": jnp.zeros((4, 3)),
+        "num_steps": 20,
+        "key": KEY,
+    }
+    with pytest.warns(
+        ConvergenceWarning, match=r"^theta\['b'\]: neither smooth nor the non-smooth"
+    ):
+        result = pipla.run(model, pipla.PGD(0.1), **options)
+    assert result.status is pipla.Status.UNRELIABLE
+    sampled = pipla.run(model, pipla.PGLA(0.1), **options)  # theta is given, not learned
+    assert sampled.status is pipla.Status.COMPLETED
+    used = pipla.Model(model.smooth, pipla.prox.LaplaceScale().on(theta="b"))
+    assert unused(used, options["theta"], options["particles"]) == []
 
 
 def test_an_inexact_prox_is_a_warning():

@@ -5,6 +5,7 @@ Values are checked when they are concrete; inside `jit` and `vmap` only shapes a
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from typing import Any
@@ -28,6 +29,34 @@ def array(name: str, value: Any) -> Array:
         if not _is_number(value.dtype):
             raise TypeError(f"{name} must be an array of numbers, got dtype {value.dtype}.")
         return value
+    raw = _as_numpy(name, value)
+    # A Python number stays weakly typed, unless it is an integer that only a float can hold.
+    is_python = isinstance(value, float | int) and (raw.dtype.kind == "f") == (type(value) is float)
+    return jnp.asarray(value if is_python else raw)
+
+
+def real_array(name: str, value: Any) -> Array:
+    """`value` as an array of real numbers in JAX's default float type."""
+    found = array(name, value)
+    if jnp.iscomplexobj(found):
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {found.dtype}.")
+    return jnp.asarray(found, jnp.result_type(float))
+
+
+def on_host(name: str, value: Any) -> np.ndarray:
+    """`value` as a NumPy array of real numbers that are known now: kernels, labels, images."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"{name} is being traced by JAX; give numbers that are known now.")
+    if isinstance(value, jax.Array):
+        value = array(name, value)  # not a key
+    raw = _as_numpy(name, value)
+    if np.iscomplexobj(raw):
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {raw.dtype}.")
+    return raw
+
+
+def _as_numpy(name: str, value: Any) -> np.ndarray:
+    """Numbers or booleans as a NumPy array of a dtype that JAX has, too."""
     if np.ma.isMaskedArray(value):
         hidden = int(np.ma.count_masked(value))
         if hidden:
@@ -47,16 +76,21 @@ def array(name: str, value: Any) -> Array:
             f"{name} must be an array of numbers, got {show(value)}"
             + (f" of dtype {raw.dtype}." if isinstance(value, np.ndarray) else ".")
         )
-    if raw.nbytes > _memory():
-        raise ValueError(
-            f"{name} of shape {raw.shape} would take {raw.nbytes / 2**30:.4g} GiB, "
-            "more than the memory of this machine."
-        )
+    room(name, raw.shape, raw.dtype.itemsize)
     if not raw.dtype.isnative or raw.dtype in (np.longdouble, np.clongdouble):
         raw = raw.astype(complex if raw.dtype.kind == "c" else raw.dtype.newbyteorder("="))
-        value = raw.astype(np.float64) if raw.dtype == np.longdouble else raw
-    # Not `raw`: a Python number stays weakly typed.
-    return jnp.asarray(value)
+        raw = raw.astype(np.float64) if raw.dtype == np.longdouble else raw
+    return raw
+
+
+def room(name: str, shape: Any, itemsize: int = 8) -> None:
+    """An array of this shape fits into the memory of this machine."""
+    size = math.prod(shape) * itemsize
+    if size > _memory():
+        raise ValueError(
+            f"{name} of shape {tuple(shape)} would take {size / 2**30:.4g} GiB, "
+            "more than the memory of this machine."
+        )
 
 
 def arrays(name: str, tree: PyTree) -> PyTree:
@@ -129,6 +163,7 @@ def resolution(name: str, tree: PyTree) -> None:
     for path, leaf in leaves(name, tree):
         if isinstance(leaf, jax.core.Tracer) or not is_float(leaf) or np.size(leaf) < 2:
             continue
+        room(where(name, path), leaf.shape)
         dtype = np.dtype(jax.dtypes.canonicalize_dtype(leaf.dtype))
         values = np.asarray(leaf, np.float64)
         largest, spread = float(np.max(np.abs(values))), float(np.std(values))
@@ -199,32 +234,6 @@ def single(name: str, value: Any) -> None:
         )
 
 
-def theta_scale(value: PyTree) -> None:
-    """`value` is `"auto"`, or a positive number or a pytree of them."""
-    if isinstance(value, str):
-        choice("theta_scale", value, ("auto",))
-    else:
-        for path, leaf in leaves("theta_scale", value):
-            positive(where("theta_scale", path), leaf)
-
-
-def scale_like_theta(value: PyTree, theta: PyTree) -> None:
-    """`value` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
-    try:
-        scales = jax.tree.leaves(jax.tree.broadcast(value, theta))
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            "theta_scale must be a number or a pytree of numbers like theta; got the structure "
-            f"{jax.tree.structure(value)} for a theta of structure {jax.tree.structure(theta)}."
-        ) from error
-    for given, part in zip(scales, jax.tree.leaves(theta), strict=True):
-        if np.shape(given) not in ((), np.shape(part)):
-            raise ValueError(
-                "theta_scale must hold one number for each part of theta; got shape "
-                f"{np.shape(given)} for a part of shape {np.shape(part)}."
-            )
-
-
 def integer(name: str, value: Any, *, least: int, most: int = 2**31 - 1) -> int:
     """`value` as an int from `least` to `most`, by default the largest 32-bit integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -277,31 +286,6 @@ def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} must be one of {listed}; got {show(value)}.")
 
 
-# What the maps of a term are applied to; the rest is in `pipla.prox._arguments`. #
-
-
-def require_array(name: str, value: PyTree, term: Any) -> Array:
-    """`value` as an array, or an error that says to address a part of a structured value."""
-    if not isinstance(value, jax.Array | float | int) and not hasattr(value, "__array__"):
-        raise TypeError(
-            f"{type(term).__name__} acts on one array, but {name} is a {type(value).__name__} "
-            f"with structure {structure(value)}; address a part of it with "
-            f"`term.on({name}=...)`."
-        )
-    return array(name, value)
-
-
-def require_scalar(name: str, value: PyTree, term: Any) -> Array:
-    """`value` as an array of shape (), or an error that says what was given."""
-    array = require_array(name, value, term)
-    if array.shape != ():
-        raise ValueError(
-            f"{type(term).__name__} needs a scalar {name}, but its shape is {array.shape}; "
-            f"address a scalar part of it with `term.on({name}=...)`."
-        )
-    return array
-
-
 def float_array(value: float) -> Array:
     """A Python number as an array of JAX's default float, without compiling a program for that."""
     return jax.device_put(np.asarray(value, jnp.result_type(float)))
@@ -314,7 +298,8 @@ def is_concrete(value: Any) -> bool:
 
 def is_float(leaf: Any) -> bool:
     """Whether the leaf is an array of floats."""
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+    is_array = isinstance(leaf, jax.Array | np.ndarray | np.generic)
+    return is_array and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
 def _is_number(dtype: Any) -> bool:
@@ -388,9 +373,3 @@ def show(value: Any) -> str:
 def where(name: str, path: Any) -> str:
     """The name of a leaf: the name of its tree and its path."""
     return name + jax.tree_util.keystr(path)
-
-
-def is_strong_float(value: Any, found: Array) -> bool:
-    """Whether the value decides its dtype: not a Python number, not weakly typed."""
-    weak = isinstance(value, float | int) or getattr(found, "weak_type", False)
-    return bool(jnp.issubdtype(found.dtype, jnp.floating)) and not weak

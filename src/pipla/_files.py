@@ -28,6 +28,15 @@ _ATTEMPTS = 20
 _OLD = 86400.0
 
 
+def checked_path(name: str, path: Any) -> Path:
+    """`path` as a `Path`, or an error that names it."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"{name} must be a string or a pathlib.Path, got {type(path).__name__}.")
+    if "\0" in os.fspath(path):
+        raise FileNotFoundError(f"{name} contains a null character, which no path has.")
+    return Path(path)
+
+
 def claim(path: str | Path, names: Collection[str], what: str) -> Path:
     """Check, before any work is done, that a folder may and can be written.
 

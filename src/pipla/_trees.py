@@ -1,12 +1,14 @@
-"""Pytrees: arithmetic leaf by leaf, one particle of many, and parts addressed by name."""
+"""Pytrees: arithmetic leaf by leaf, one particle of many, parts addressed by name, programs."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import functools
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -329,3 +331,58 @@ def overlap(first: Path, second: Path) -> bool:
     """Whether one of two paths leads into the other, or both to the same part."""
     shared = min(len(first), len(second))
     return first[:shared] == second[:shared]
+
+
+# Compiled functions of pytrees. #
+
+#: How many kinds of programs a compiled function keeps.
+MOST_KINDS = 32
+
+Result = TypeVar("Result")
+
+
+class BoundedJit(Generic[Result]):
+    """`eqx.filter_jit` that keeps the programs for the last `MOST_KINDS` kinds of first arguments.
+
+    JAX keeps every program, and the functions it was made from, as long as the process lives. A
+    function that is defined again is another function: a notebook cell that is run again, or a
+    lambda in a loop, would add its programs, megabytes each, for ever. Here the first argument, a
+    model or what holds one, decides which programs are kept together: two are of one kind if they
+    differ in arrays alone. A kind that was dropped is compiled again when it comes back.
+
+    The function gets its first argument in two parts, `fixed` and `arrays`, and joins them by
+    `eqx.combine`: programs that belong to `fixed` are dropped together with it.
+    """
+
+    def __init__(self, function: Callable[..., Result], static: tuple[str, ...] = ()) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._static = function, static
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, first: Any, *others: Any) -> Result:
+        return self.kept(first)(*others)
+
+    def __len__(self) -> int:
+        """The number of kinds that are kept."""
+        return len(self._kept)
+
+    def kept(self, first: Any) -> Callable[..., Result]:
+        """The compiled function of the other arguments."""
+        arrays, fixed = eqx.partition(first, eqx.is_array)
+        leaves, structure = jax.tree.flatten(fixed)
+        kind = (structure, tuple(leaves))
+        with self._lock:
+            program = self._kept.pop(kind, None)
+            if program is None:
+                function = functools.partial(self._function, fixed)
+                program = jax.jit(function, static_argnames=self._static)
+            self._kept[kind] = program
+            while len(self._kept) > MOST_KINDS:
+                self._kept.popitem(last=False)
+        return functools.partial(program, arrays)
+
+
+def bounded_jit(*static: str) -> Callable[[Callable[..., Result]], BoundedJit[Result]]:
+    """A decorator that makes a `BoundedJit`; `static` names arguments that are no arrays."""
+    return functools.partial(BoundedJit, static=static)

@@ -159,7 +159,7 @@ def _odd_values() -> dict[str, Callable[[Any], Any]]:
         "with NaN": with_nan,
         "with inf": lambda valid: np.where(np.isnan(with_nan(valid)), np.inf, array(valid, float)),
         "more axes": lambda valid: array(valid)[None],
-        "fewer axes": lambda valid: array(valid).reshape(-1)[:1].reshape(()),
+        "fewer axes": lambda valid: np.resize(array(valid), ()),
         "flat": lambda valid: array(valid).reshape(-1),
         "two of it": lambda valid: (valid, valid),
         "list of it": lambda valid: [valid],

@@ -9,6 +9,7 @@ import zipfile
 
 import honest
 import hostile_files
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from interrupts import attack_by_interrupts, attack_by_threads
@@ -114,6 +115,13 @@ def test_every_flipped_bit_is_noticed(result, tmp_path):
         (folder / "result.pipla").write_bytes(flipped)
         with pytest.raises(DamagedResultError, match="checksum"):
             pipla.load(folder)
+
+
+def test_a_result_of_another_model_is_refused_with_a_sentence(result):
+    """A forged name in theta reached the user as the KeyError of the model's own function."""
+    other = pipla.Model(lambda theta, x, data: jnp.sum((x["w"] - theta["b"]) ** 2))
+    with pytest.raises(ValueError, match=r"model and result do not fit: smooth.*KeyError: 'b'"):
+        pipla.resume(result, other, num_steps=1, progress=False)
 
 
 # Leftovers. #

@@ -214,6 +214,16 @@ class Algorithm(eqx.Module, Generic[StateT]):
         return type(self).__name__
 
 
+def checked_algorithm(algorithm: Any) -> None:
+    """`algorithm` is one, not its class or something else."""
+    if not isinstance(algorithm, Algorithm):
+        name = getattr(algorithm, "__name__", None) if callable(algorithm) else None
+        hint = "" if name is None else f"; call it: `{name}()`"
+        raise TypeError(
+            f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
+        )
+
+
 def _as_array(value: Any) -> Array:
     return _checks.float_array(value) if isinstance(value, float) else jnp.asarray(value)
 
@@ -222,17 +232,43 @@ def number(value: Any) -> Any:
     """A hyperparameter as a floating array leaf; `None` leaves it to `pipla.tuning`."""
     if value is None or isinstance(value, bool):  # a boolean is no number: the check says so
         return value
-    if isinstance(value, float | int):
-        return _checks.float_array(value)
     try:
-        return jnp.asarray(value, jnp.result_type(float))
-    except (TypeError, ValueError):
+        if isinstance(value, float | int):
+            return _checks.float_array(value)
+        return _checks.real_array("number", value)
+    except (TypeError, ValueError, OverflowError):
         return value  # the algorithm's check names the argument
 
 
 def theta_scale(value: Any) -> Any:
     """`"auto"`, or a pytree of hyperparameters."""
     return value if isinstance(value, str) else jax.tree.map(number, value)
+
+
+def check_theta_scale(value: PyTree) -> None:
+    """`value` is `"auto"`, or a positive number or a pytree of them."""
+    if isinstance(value, str):
+        _checks.choice("theta_scale", value, ("auto",))
+    else:
+        for path, leaf in _checks.leaves("theta_scale", value):
+            _checks.positive(_checks.where("theta_scale", path), leaf)
+
+
+def check_scale_like_theta(value: PyTree, theta: PyTree) -> None:
+    """`value` is a number, or a pytree like theta of numbers or of arrays of its leaves' shapes."""
+    try:
+        scales = jax.tree.leaves(jax.tree.broadcast(value, theta))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            "theta_scale must be a number or a pytree of numbers like theta; got the structure "
+            f"{jax.tree.structure(value)} for a theta of structure {jax.tree.structure(theta)}."
+        ) from error
+    for given, part in zip(scales, jax.tree.leaves(theta), strict=True):
+        if np.shape(given) not in ((), np.shape(part)):
+            raise ValueError(
+                "theta_scale must hold one number for each part of theta; got shape "
+                f"{np.shape(given)} for a part of shape {np.shape(part)}."
+            )
 
 
 #: Algorithms that can be restored from files, by the names they have there.

@@ -19,7 +19,17 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms._normals import normals_like, particle_normals
-from pipla.algorithms.base import Algorithm, Geometry, Info, Number, given, number, theta_scale
+from pipla.algorithms.base import (
+    Algorithm,
+    Geometry,
+    Info,
+    Number,
+    check_scale_like_theta,
+    check_theta_scale,
+    given,
+    number,
+    theta_scale,
+)
 from pipla.algorithms.interwoven import Curvature, interweave
 from pipla.models.model import Gradients, Model
 from pipla.prox.base import Solution
@@ -107,7 +117,7 @@ class Langevin(Algorithm[State]):
         _checks.positive("step_size", self.step_size)
         _checks.choice("theta_update", self.theta_update, get_args(ThetaUpdate))
         _checks.integer("num_moves", self.num_moves, least=1)
-        _checks.theta_scale(self.theta_scale)
+        check_theta_scale(self.theta_scale)
         for name in ("theta_noise", "antithetic"):
             _checks.boolean(name, getattr(self, name))
         if self.theta_noise and self.theta_drifts and self.num_moves > 1:
@@ -167,7 +177,7 @@ class Langevin(Algorithm[State]):
             if name in self.swept:
                 _checks.single(name, value)
         if not isinstance(self.theta_scale, str):
-            _checks.scale_like_theta(self.theta_scale, theta)
+            check_scale_like_theta(self.theta_scale, theta)
 
     def completed(self, geometry: Geometry) -> Self:
         completed = self

@@ -16,6 +16,8 @@ from pipla.algorithms.base import (
     Geometry,
     Info,
     Number,
+    check_scale_like_theta,
+    check_theta_scale,
     given,
     number,
     register,
@@ -94,7 +96,7 @@ class MetropolisAdjusted(Algorithm[MetropolisState]):
         concrete = not isinstance(self.decay_power, jax.core.Tracer)
         if concrete and not bool(jnp.all((self.decay_power > 0.5) & (self.decay_power <= 1))):
             raise ValueError(f"decay_power must be in (1/2, 1], got {self.decay_power}.")
-        _checks.theta_scale(self.theta_scale)
+        check_theta_scale(self.theta_scale)
         check_optimizer(self.theta_optimizer)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> MetropolisState:
@@ -178,7 +180,7 @@ class MetropolisAdjusted(Algorithm[MetropolisState]):
         for name in ("step_size", "smoothing"):
             _checks.single(name, getattr(self, name))
         if not isinstance(self.theta_scale, str):
-            _checks.scale_like_theta(self.theta_scale, theta)
+            check_scale_like_theta(self.theta_scale, theta)
 
     def completed(self, geometry: Geometry) -> Self:
         completed = self

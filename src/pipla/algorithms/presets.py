@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from pipla import _checks
 from pipla.algorithms.base import Number, number
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
@@ -60,9 +61,12 @@ def _preset(
     is brought to that pace: then the theta scale is left to it, too.
     """
     known = {field.name for field in dataclasses.fields(scheme)}
+    _checks.leaves("step_size", step_size)
     for option, value in options.items():
-        if option in fixed and value != fixed[option]:
-            raise TypeError(f"{option} is {fixed[option]!r} in {name}, got {value!r}.")
+        _checks.leaves(option, value)
+        wanted = fixed.get(option, value)
+        if value is not wanted and not (isinstance(value, type(wanted)) and value == wanted):
+            raise TypeError(f"{option} is {wanted!r} in {name}, got {_checks.show(value)}.")
         if option not in known:
             raise TypeError(f"{name} has no option {option!r}; it has {sorted(known - {'name'})}.")
     defaults = {"theta_scale": "auto"} if step_size is None else {}

@@ -89,9 +89,12 @@ class Chunk(NamedTuple):
     prox_gap: Float[Array, "..."]  # the largest in the chunk
 
 
-@eqx.filter_jit
-def start(program: Program, theta: PyTree, particles: PyTree, moments: bool) -> Carry:
+@_trees.bounded_jit("moments")
+def start(
+    fixed: Program, arrays: Program, theta: PyTree, particles: PyTree, moments: bool
+) -> Carry:
     """The carry before the first step; with lanes, theta and particles have their leading axis."""
+    program = eqx.combine(fixed, arrays)
 
     def one(program: Program, theta: PyTree, particles: PyTree) -> Carry:
         empty = Moments.empty(observe(program.quantity, theta, particles)) if moments else None
@@ -104,13 +107,14 @@ def start(program: Program, theta: PyTree, particles: PyTree, moments: bool) -> 
     return one(program, theta, particles)
 
 
-@eqx.filter_jit
-def advance(program: Program, carry: Carry, window: Window, capacity: int) -> Chunk:
+@_trees.bounded_jit("capacity")
+def advance(fixed: Program, arrays: Program, carry: Carry, window: Window, capacity: int) -> Chunk:
     """`window.length` (at most `capacity`) steps from step number `window.first`.
 
     With lanes, the step is vmapped over them. The loop is outside of the vmap, and its length is
     shared, so no lane is masked and none waits for another.
     """
+    program = eqx.combine(fixed, arrays)
     algorithm, model, key = program.algorithm, program.model, program.key
     step, number_key, add = type(algorithm).step, jax.random.fold_in, _add_moments
     add_to_batch = Running.add
@@ -164,9 +168,10 @@ def observed(program: Program, carry: Carry) -> PyTree:
     return observe(program.quantity, carry.state.theta, carry.state.particles)
 
 
-@eqx.filter_jit
-def next_info(program: Program, carry: Carry, number: Int[Array, ""]) -> Info:
+@_trees.bounded_jit()
+def next_info(fixed: Program, arrays: Program, carry: Carry, number: Int[Array, ""]) -> Info:
     """What step `number` would report: the gradients at the present state, the gap of its prox."""
+    program = eqx.combine(fixed, arrays)
     if program.lanes:
         raise TypeError("info is available in runs, not in sweeps.")
     key = jax.random.fold_in(program.key, number)

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from pipla import _trees
 from pipla._threads import one_blas_thread
 from pipla.engine.chunk import Carry, Chunk, Program, Window, advance
 
@@ -44,21 +45,19 @@ def place(tree: PyTree, mesh: Mesh | None) -> PyTree:
     return eqx.combine(jax.device_put(arrays, NamedSharding(mesh, LANES)), static)
 
 
-@eqx.filter_jit
+@_trees.bounded_jit("mesh", "capacity")
 def advance_over(
-    mesh: Mesh, program: Program, carry: Carry, window: Window, capacity: int
+    fixed: Program, arrays: Program, mesh: Mesh, carry: Carry, window: Window, capacity: int
 ) -> Chunk:
     """`advance` for many lanes, as one program per device.
 
     Left to XLA, a loop inside of a step (the root of a prox, say) would ask all devices in every
     turn whether some lane anywhere needs another: half of the time went there.
     """
-    arguments = (program, carry, window)
-    arrays, static = eqx.partition(arguments, eqx.is_array)
 
-    def own(arrays: Any) -> Chunk:
-        program, carry, window = eqx.combine(arrays, static)
-        return advance(program, carry, window, capacity)
+    def own(arguments: Any) -> Chunk:
+        arrays, carry, window = arguments
+        return advance(eqx.combine(fixed, arrays), carry, window, capacity)
 
     specs: Any = (Program(ALIKE, LANES, LANES, ALIKE), LANES, ALIKE)  # type: ignore[arg-type]
     of_chunk: Any = Chunk
@@ -69,4 +68,4 @@ def advance_over(
         out_specs=of_chunk(LANES, PartitionSpec(None, "lanes"), LANES, LANES),
         check_vma=False,
     )
-    return everywhere(arrays)
+    return everywhere((arrays, carry, window))

@@ -1,17 +1,23 @@
-"""How much a Monte-Carlo average may be off, and what speaks against the answer of a run."""
+"""How much a Monte-Carlo average may be off, and what speaks against the answer of a run.
+
+A finished run is judged by `doubts`. While it lasts, a `Watch` looks at it between its chunks.
+"""
 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters import partial_eval
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike, NDArray
 
 from pipla import _trees
 from pipla.algorithms.base import Algorithm
+from pipla.engine.chunk import Carry, Program
 from pipla.models.model import Model
 
 #: The largest duality gap per element of x that an answer does not notice: a gap of $g$ moves each
@@ -22,7 +28,7 @@ SMOOTHING_MARGIN = 4
 
 
 class ConvergenceWarning(UserWarning):
-    """A run has ended, but its answer should not be believed yet."""
+    """A run has ended, or would end now, with an answer that should not be believed yet."""
 
 
 def monte_carlo_error(trace: ArrayLike) -> NDArray[np.floating]:
@@ -102,6 +108,7 @@ def doubts(
         _inexact(prox_gap, _trees.size(_trees.first(particles))),
         _unstable(model, algorithm, theta, particles),
         _outside(model, theta, particles),
+        _unused(model, algorithm, theta, particles),
     )
     return tuple(sentence for sentence in found if sentence is not None)
 
@@ -136,7 +143,13 @@ def _inexact(prox_gap: float, size: int) -> str | None:
     )
 
 
-def _unstable(model: Model, algorithm: Algorithm, theta: PyTree, particles: PyTree) -> str | None:
+def _unstable(
+    model: Model,
+    algorithm: Algorithm,
+    theta: PyTree,
+    particles: PyTree,
+    where: str = "where theta ended",
+) -> str | None:
     smoothing = algorithm.joint_smoothing()
     if smoothing is None:
         return None
@@ -145,9 +158,9 @@ def _unstable(model: Model, algorithm: Algorithm, theta: PyTree, particles: PyTr
     if not float(smoothing) > SMOOTHING_MARGIN * largest:
         return None
     return (
-        f"smoothing = {float(smoothing):.3g} is too large where theta ended: the joint prox of a "
-        f"learned strength is stable up to {largest:.3g} there, and pulls theta away (E12); start "
-        "nearer to the answer, or use pipla.noncentred, pipla.RPL or theta_update='closed-form'"
+        f"smoothing = {float(smoothing):.3g} is too large {where}: the joint prox of a learned "
+        f"strength is stable up to {largest:.3g} there, and pulls theta away (E12); start nearer "
+        "to the answer, or use pipla.noncentred, pipla.RPL or theta_update='closed-form'"
     )
 
 
@@ -168,3 +181,64 @@ def outside(model: Model, theta: PyTree, particles: PyTree) -> int:
         return 0
     values = jax.vmap(model.nonsmooth.value, in_axes=(None, 0))(theta, particles)
     return int(jnp.sum(jnp.isinf(values)))
+
+
+def _unused(model: Model, algorithm: Algorithm, theta: PyTree, particles: PyTree) -> str | None:
+    names = unused(model, theta, particles) if algorithm.learns_theta else []
+    if not names:
+        return None
+    return (
+        f"{', '.join(names)}: neither smooth nor the non-smooth term depends on it, so that its "
+        "value means nothing; use it in the model, leave it out, or sample x at a fixed theta "
+        "(theta_update='frozen')"
+    )
+
+
+def unused(model: Model, theta: PyTree, particles: PyTree) -> list[str]:
+    """The leaves of theta on which the potential does not depend."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(theta)]
+    reached = [path for path, _ in model.nonsmooth.reach() if path is not None]
+    if all(any(_keys(path)[: len(part)] == part for part in reached) for path in paths):
+        return []  # known without tracing the model
+    x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), particles)
+    program = jax.make_jaxpr(model.potential)(theta, x).jaxpr
+    _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
+    return [
+        f"theta{jax.tree_util.keystr(path)}"
+        for path, is_used in zip(paths, used, strict=False)  # the others are of x
+        if not is_used
+    ]
+
+
+def _keys(path: Any) -> tuple[Any, ...]:
+    """The path of a leaf as terms write it: keys, names and indices."""
+    return tuple(getattr(k, "key", getattr(k, "name", getattr(k, "idx", None))) for k in path)
+
+
+# A look at a run that has not ended. #
+
+
+class Watch:
+    """Looks at a run between its chunks, and warns at once, and once, if it runs away.
+
+    The numbers of an algorithm suit its start. Where theta travels to, the smoothing may be too
+    large, or the iterations of the prox too few. The run continues and none of its numbers
+    changes, but whoever waits for it should know. Sweeps are not watched.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._silent = bool(program.lanes)
+
+    def look(self, carry: Carry, prox_gap: Any, step: int) -> None:
+        """Warn if the answer would not be believed if the run ended after this step."""
+        if self._silent:
+            return
+        model, algorithm = self._program.model, self._program.algorithm
+        theta, particles = carry.state.theta, carry.state.particles
+        found = _unstable(model, algorithm, theta, particles, "where theta is") or _inexact(
+            float(prox_gap), _trees.size(particles) // _trees.num_particles(particles)
+        )
+        if found is not None:
+            self._silent = True
+            warnings.warn(f"after step {step}: {found}", ConvergenceWarning, stacklevel=4)

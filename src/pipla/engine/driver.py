@@ -28,6 +28,7 @@ from pipla.engine.chunk import (
     observed,
 )
 from pipla.engine.devices import advance_over, blas_threads
+from pipla.engine.diagnostics import Watch
 from pipla.engine.hooks import Callback, Hook, View
 from pipla.engine.result import Status
 from pipla.engine.save import Save
@@ -104,6 +105,7 @@ class Driver(NamedTuple):
         if chunk_size is not None:
             most = min(capacity, chunk_size)
         size, reason = min(16, most), None
+        watch = Watch(self.program)
         hooks = [callback for callback in callbacks if isinstance(callback, Hook)]
         try:
             for hook in hooks:
@@ -130,6 +132,7 @@ class Driver(NamedTuple):
                 history = history._replace(seconds=history.seconds + took)
                 # Grow from the last chunk of `count` steps, at most fourfold at a time.
                 size = max(1, min(int(count * enough / max(took, 1e-6)), 4 * size, most))
+                watch.look(history.carry, history.prox_gap, history.step)
                 reason = self._call(callbacks, history, until)
         except KeyboardInterrupt:
             message = f"interrupted after {history.step} of {until} steps; resume() continues there"
@@ -152,8 +155,8 @@ class Driver(NamedTuple):
     def advance(self) -> Callable[[Carry, Window, int], Chunk]:
         """The compiled chunk. It changes nothing: the same steps may be repeated."""
         if self.mesh is None:
-            return functools.partial(advance, self.program)
-        return functools.partial(advance_over, self.mesh, self.program)
+            return advance.kept(self.program)
+        return functools.partial(advance_over.kept(self.program), self.mesh)
 
     def _lapack_threads(self, history: History) -> contextlib.AbstractContextManager[None]:
         """Where a particle is a matrix, the term may take its SVD, and LAPACK has its own pool."""

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _checks, _trees
+from pipla import _checks, _files, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Info
 from pipla.engine.chunk import Carry, Program, by_size, next_info
@@ -196,8 +196,9 @@ class EarlyStop(Every):
 
     def __init__(self, tolerance: float, every: int = 200, least: int = 400) -> None:
         super().__init__(every)
-        _checks.positive("tolerance", tolerance)
-        self.tolerance, self.least = float(tolerance), _checks.integer("least", least, least=1)
+        self.tolerance = _checks.real("tolerance", tolerance)
+        _checks.positive("tolerance", self.tolerance)
+        self.least = _checks.integer("least", least, least=1)
 
     def __call__(self, view: View) -> str | None:
         if not self.is_due(view) or view.step < max(self.least, view.burn_in + 100):
@@ -224,7 +225,7 @@ class Log(Every):
 
     def __init__(self, path: str | Path, every: int = 100) -> None:
         super().__init__(every)
-        self.path = Path(path)
+        self.path = _files.checked_path("path", path)
         _checks.choice("the ending of path", self.path.suffix, (".csv", ".jsonl"))
         self._file: TextIO | None = None
 

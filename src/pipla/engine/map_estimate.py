@@ -51,9 +51,10 @@ def map_estimate(
             and 1/L for the forward-backward steps.
     """
     num_steps = _checks.integer("num_steps", num_steps, least=1)
-    for name, number in (("tolerance", tolerance), ("step_size", step_size)):
-        if number is not None or name == "tolerance":
-            _checks.positive(name, _checks.real(name, number))
+    tolerance = _checks.real("tolerance", tolerance)
+    step_size = None if step_size is None else _checks.real("step_size", step_size)
+    _checks.positive("tolerance", tolerance)
+    _checks.positive("step_size", step_size)
     model, theta, x = without_fixed_leaves(model, theta, x)
     theta, x = _checked_point(model, theta, x)
     dtype = _trees.dtype(x)
@@ -79,7 +80,7 @@ def map_estimate(
     if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(found)):
         raise ValueError(
             f"x became non-finite within {int(count)} steps; give a smaller step_size"
-            + ("." if step_size is None else f" than {float(step_size):.4g}.")
+            + ("." if step_size is None else f" than {step_size:.4g}.")
         )
     value = model.potential(theta, found)
     return MapEstimate(model.fixed.complete_x(found), value, count, bool(change <= tolerance))
@@ -101,10 +102,18 @@ def _checked_point(model: Model, theta: PyTree, x: PyTree) -> tuple[PyTree, PyTr
     return theta, x
 
 
-@eqx.filter_jit
+@_trees.bounded_jit()
 def _splitting(
-    model: Model, theta: PyTree, x: PyTree, steps: PyTree, most: Array, tolerance: Array
+    fixed: Model,
+    arrays: Model,
+    theta: PyTree,
+    x: PyTree,
+    steps: PyTree,
+    most: Array,
+    tolerance: Array,
 ) -> tuple[PyTree, Array, Array]:
+    model = eqx.combine(fixed, arrays)
+
     def body(state: tuple[Any, ...]) -> tuple[Any, ...]:
         z, last, warm, count, _ = state
         centre: Any = model.smooth.resolvent(theta, z, steps)
@@ -117,10 +126,18 @@ def _splitting(
     return found, count, change
 
 
-@eqx.filter_jit
+@_trees.bounded_jit()
 def _forward_backward(
-    model: Model, theta: PyTree, x: PyTree, steps: PyTree, most: Array, tolerance: Array
+    fixed: Model,
+    arrays: Model,
+    theta: PyTree,
+    x: PyTree,
+    steps: PyTree,
+    most: Array,
+    tolerance: Array,
 ) -> tuple[PyTree, Array, Array]:
+    model = eqx.combine(fixed, arrays)
+
     def body(state: tuple[Any, ...]) -> tuple[Any, ...]:
         ahead, last, warm, age, count, _ = state
         gradient = jax.grad(model.smooth_value, argnums=1)(theta, ahead)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
-from pipla.algorithms.base import Algorithm, Curvature
+from pipla.algorithms.base import Algorithm, Curvature, checked_algorithm
 from pipla.engine.batches import BatchMeans, LargeParts
 from pipla.engine.chunk import Carry, Program, by_size, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
@@ -151,7 +151,8 @@ def resume(
         raise ValueError(
             "save is needed to resume this run: it held code (a quantity), and results hold none."
         )
-    save = checked_save(save or Save(snapshot.moments_every, snapshot.particles_every))
+    kept = Save(snapshot.moments_every, snapshot.particles_every)
+    save = checked_save(kept if save is None else save)
     checked_algorithm(algorithm)
     theta = in_structure_of("theta", theta, result.theta_last, result.modules)
     particles = in_structure_of("particles", particles, result.particles, result.modules)
@@ -160,7 +161,11 @@ def resume(
     stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
     algorithm = with_scale_like(with_stored_numbers(algorithm, stored), theta)
     algorithm.completed(_OriginalRun())
-    theta, particles = checked_point(model, theta, particles)
+    try:
+        theta, particles = checked_point(model, theta, particles)
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"model and result do not fit: {error}") from error
     algorithm.check(theta, particles)
     program = Program(model, as_dtype(algorithm, particles), snapshot.key(), save.quantity)
     blank = start(program, theta, particles, save.moments_every is not None)
@@ -284,15 +289,6 @@ def joined(pieces: Sequence[PyTree], otherwise: PyTree) -> PyTree:
 
 
 # What `run`, `resume` and `sweep` check alike. #
-
-
-def checked_algorithm(algorithm: Any) -> None:
-    """An algorithm, not its class or something else."""
-    if not isinstance(algorithm, Algorithm):
-        hint = f"; call it: `{algorithm.__name__}()`" if callable(algorithm) else ""
-        raise TypeError(
-            f"algorithm must be one such as pipla.PIPGLA(), got {type(algorithm).__name__}{hint}."
-        )
 
 
 def check_support(algorithm: Algorithm, model: Model, theta: PyTree, particles: PyTree) -> None:

@@ -43,7 +43,7 @@ def save(result: Result | SweepResult, path: str | Path) -> Path:
         OSError: the folder cannot be written.
         TypeError: the result has leaves that are not arrays of real numbers.
     """
-    target = Path(_checked_path(path))
+    target = _files.checked_path("path", path)
     arrays: Arrays = {}
     kind = next((name for name, of in _CLASSES.items() if isinstance(result, of)), None)
     if kind is None:
@@ -88,7 +88,7 @@ def load(path: str | Path) -> Result | SweepResult:
         DamagedResultError: there is one, but it is incomplete, altered or not ours.
         RuntimeError: this process was forked after JAX had started, where JAX hangs.
     """
-    folder = Path(_checked_path(path))
+    folder = _files.checked_path("path", path)
     refuse_after_fork()
     try:
         for _ in range(3):  # a save may replace the files of format 1 meanwhile
@@ -131,14 +131,6 @@ def stored_numbers(result: Result | str | Path) -> dict[str, Any]:
     """
     found = result if isinstance(result, Result) else load_result(result)
     return found.numbers if found.algorithm is None else numbers_of(found.algorithm)
-
-
-def _checked_path(path: Any) -> str:
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"path must be a string or a pathlib.Path, got {type(path).__name__}.")
-    if "\0" in os.fspath(path):
-        raise FileNotFoundError("path contains a null character, which no folder has.")
-    return os.fspath(path)
 
 
 def _check_ours(target: Path) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla._extras import extra
-from pipla.algorithms.base import Algorithm
+from pipla.algorithms.base import Algorithm, checked_algorithm
 from pipla.engine.batches import LargeParts
 from pipla.engine.chunk import Program, by_size, start
 from pipla.engine.devices import mesh_for, place
@@ -29,7 +29,6 @@ from pipla.engine.run import (
     as_dtype,
     batches_of,
     check_support,
-    checked_algorithm,
     checked_burn_in,
     checked_callbacks,
     checked_chunk_size,
@@ -173,7 +172,7 @@ class SweepResult:
             )
         if save is None and snapshot.has_quantity:
             raise ValueError("save is needed to resume this sweep: it held code (a quantity).")
-        save = checked_save(save or Save(snapshot.moments_every))
+        save = checked_save(Save(snapshot.moments_every) if save is None else save)
         grid = self.finite.shape
         theta = in_structure_of("theta", theta, self.theta_last, self.modules)
         particles = in_structure_of("particles", particles, self.particles, self.modules)
@@ -243,6 +242,8 @@ def sweep(
     burn_in = checked_burn_in(burn_in, num_steps)
     num_replicates = _checks.integer("num_replicates", num_replicates, least=1)
     _checks.random_key("key", key)
+    for name, value in (("pair", pair), ("start_per_replicate", start_per_replicate)):
+        _checks.boolean(name, value)
     save = checked_save(save)
     callbacks = checked_callbacks(callbacks, progress)
     checked_chunk_size(chunk_size)

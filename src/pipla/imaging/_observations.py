@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from pipla import _checks
 from pipla._extras import extra
 from pipla.operators import CircularConvolution, Dense, Identity, Mask, Operator
 
@@ -29,14 +30,15 @@ def as_observed(observed: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Missing are the masked elements of a `numpy.ma.MaskedArray`, and NaN.
     """
-    array = np.asanyarray(observed)
-    if array.dtype.kind not in "fiub" or array.size == 0:
-        raise TypeError(
-            f"observed must be an array of real numbers, got dtype {array.dtype} and shape "
-            f"{array.shape}."
+    hidden: Any = False
+    if np.ma.isMaskedArray(observed):
+        observed, hidden = observed.data, np.ma.getmaskarray(observed)
+    array = _checks.on_host("observed", observed)
+    if array.ndim == 0 or array.size == 0:
+        raise ValueError(
+            f"observed must be an array with axes and elements, got shape {array.shape}."
         )
-    hidden = np.ma.getmaskarray(array)
-    values = np.asarray(np.ma.getdata(array), np.dtype(jnp.result_type(float)))
+    values = array.astype(np.dtype(jnp.result_type(float)))
     seen = ~(hidden | np.isnan(values))
     values = np.where(seen, values, 0)
     bad = int(np.sum(~np.isfinite(values)))
@@ -64,7 +66,7 @@ def seen_through(operator: Operator, values: np.ndarray, seen: np.ndarray) -> tu
     if isinstance(operator, Identity | Mask):
         return Mask(weights), np.where(seen, values, 0)
     if isinstance(operator, Dense):
-        return Dense(np.asarray(operator.matrix)[seen]), values[seen]
+        return Dense(np.asarray(operator.matrix)[seen], operator.shape), values[seen]
     raise ValueError(
         f"observed has {int(np.sum(~seen))} missing value(s) (masked or NaN), which are supported "
         f"for Identity, Mask and Dense, not for {type(operator).__name__}; fill them in first "
@@ -139,7 +141,9 @@ def checked_channel_axis(channel_axis: Any, ndim: int) -> int | None:
     if channel_axis is None:
         return None
     if isinstance(channel_axis, bool) or not isinstance(channel_axis, int | np.integer):
-        raise TypeError(f"channel_axis must be an integer or None, got {channel_axis!r}.")
+        raise TypeError(
+            f"channel_axis must be an integer or None, got {_checks.show(channel_axis)}."
+        )
     if not -ndim <= channel_axis < ndim or ndim < 2:
         raise ValueError(
             f"channel_axis must be an axis of the image, which has {ndim}; got {channel_axis}. "

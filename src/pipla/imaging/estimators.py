@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipla._extras import extra
-from pipla.imaging._observations import checked_channel_axis, estimate_noise
+from pipla.imaging._observations import as_observed, checked_channel_axis, estimate_noise
 from pipla.imaging.boundaries import Boundary, deconvolve
 from pipla.imaging.restoration import Restoration, restore
 from pipla.operators import Identity
@@ -28,13 +28,12 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
     random_state: int
 
     @abc.abstractmethod
-    def _restored(self, image: np.ndarray, noise: float | None, **options: Any) -> Restoration:
+    def _restored(self, image: Any, noise: float | None, **options: Any) -> Restoration:
         """`restore` or `deconvolve`."""
 
     def fit(self, X: Any, y: None = None) -> Any:
         """Learn the regularisation strength from one observed image, and restore the image."""
-        image = np.asanyarray(X)  # the mask of a masked array is kept
-        found = self._restore(image, self._noise(image), None)
+        found = self._restore(X, self._noise(X), None)
         self.strength_ = found.strength
         self.strength_stderr_ = found.strength_stderr
         self.noise_ = found.noise
@@ -47,27 +46,26 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
     def transform(self, X: Any) -> np.ndarray:
         """The posterior mean of an image at the learned strength and noise."""
         check_is_fitted(self)
-        return self._restore(np.asanyarray(X), self.noise_, self.strength_).mean
+        return self._restore(X, self.noise_, self.strength_).mean
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> np.ndarray:
         """Fit, and return the posterior mean."""
         return self.fit(X).restored_
 
-    def _noise(self, image: np.ndarray) -> float | None:
+    def _noise(self, image: Any) -> float | None:
         if not isinstance(self.noise, str):
             return self.noise
         if self.noise not in ("auto", "learn"):
             raise ValueError(f"noise must be a number, 'auto' or 'learn', got {self.noise!r}.")
         return estimate_noise(image, self.channel_axis) if self.noise == "auto" else None
 
-    def _restore(
-        self, image: np.ndarray, noise: float | None, strength: float | None
-    ) -> Restoration:
-        channel_axis = checked_channel_axis(self.channel_axis, image.ndim)
+    def _restore(self, image: Any, noise: float | None, strength: float | None) -> Restoration:
+        ndim = as_observed(image)[0].ndim
+        channel_axis = checked_channel_axis(self.channel_axis, ndim)
         return self._restored(
             image,
             noise,
-            axes=tuple(axis for axis in range(image.ndim) if axis != channel_axis),
+            axes=tuple(axis for axis in range(ndim) if axis != channel_axis),
             isotropic=self.isotropic,
             strength=strength,
             num_steps=self.num_steps,
@@ -124,7 +122,7 @@ class TVDenoiser(_TVRestorer):
         self.num_steps = num_steps
         self.random_state = random_state
 
-    def _restored(self, image: np.ndarray, noise: float | None, **options: Any) -> Restoration:
+    def _restored(self, image: Any, noise: float | None, **options: Any) -> Restoration:
         return restore(Identity(), image, noise, **options)
 
 
@@ -159,5 +157,5 @@ class TVDeconvolution(_TVRestorer):
         self.num_steps = num_steps
         self.random_state = random_state
 
-    def _restored(self, image: np.ndarray, noise: float | None, **options: Any) -> Restoration:
+    def _restored(self, image: Any, noise: float | None, **options: Any) -> Restoration:
         return deconvolve(image, self.psf, noise, boundary=self.boundary, **options)

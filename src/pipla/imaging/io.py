@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipla import _checks, _files
 from pipla._extras import MissingExtraError, extra
 
 #: The dtypes that an image keeps; any other real dtype is read as float64.
@@ -55,7 +56,9 @@ def read_image(path: str | Path, *, max_pixels: int | None = None, missing: bool
         ValueError: the file does not hold such an image; the message says why and what to do.
         MissingExtraError: reading this format needs a package of `pipla[imaging]`.
     """
-    path = Path(path)
+    path = _files.checked_path("path", path)
+    if max_pixels is not None:
+        max_pixels = _checks.integer("max_pixels", max_pixels, least=1, most=2**63)
     if not path.exists():
         raise FileNotFoundError(f"there is no image {str(path)!r}.")
     if not path.is_file():
@@ -84,6 +87,8 @@ def read_image(path: str | Path, *, max_pixels: int | None = None, missing: bool
         raise ValueError(
             f"image {str(path)!r} cannot be read as {format}, it may be damaged: {reason}"
         ) from error
+    if raw.dtype.kind not in "buif":
+        raise ValueError(f"image {str(path)!r} has dtype {raw.dtype}; give real numbers.")
     return as_image(raw, f"image {str(path)!r}", missing=missing)
 
 
@@ -98,12 +103,11 @@ def as_image(array: Any, name: str = "image", *, missing: bool = False) -> Image
     >>> as_image(np.array([[0, 255], [128, 7]], np.uint8)).limits
     (0.0, 255.0)
     """
-    raw = np.asarray(array)
-    if raw.dtype.kind not in "buif":
-        raise ValueError(f"{name} has dtype {raw.dtype}; give real numbers.")
+    raw = _checks.on_host(name, array)
+    _checks.boolean("missing", missing)
     if raw.dtype == bool:
         raw = raw * np.uint8(255)
-    depth = "float32" if raw.dtype == np.float16 else str(raw.dtype.newbyteorder("="))
+    depth = "float32" if raw.dtype == np.float16 else str(raw.dtype)
     depth = depth if depth in DEPTHS else "float64"
     if raw.ndim not in (2, 3) or (raw.ndim == 3 and raw.shape[2] not in (1, 2, 3, 4)):
         raise ValueError(
@@ -153,20 +157,24 @@ def write_image(
     Returns:
         The paths of the NPY and of the PNG file.
     """
-    if depth not in DEPTHS:
-        raise ValueError(f"depth must be one of {', '.join(DEPTHS)}; got {depth!r}.")
-    pixels = np.asarray(pixels, np.float64)
+    place = _files.checked_path("folder", folder)
+    if not isinstance(name, str) or Path(name).name != name or "\0" in name:
+        raise ValueError(f"name must be that of a file, without a folder; got {name!r}.")
+    if not place.is_dir():
+        raise FileNotFoundError(f"folder: there is no folder {str(place)!r}.")
+    _checks.choice("depth", depth, DEPTHS)
+    pixels = _checks.on_host("pixels", pixels).astype(np.float64)
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
         raise ValueError(
             f"pixels must have shape (rows, columns) or (rows, columns, 3), got {pixels.shape}."
         )
     if not np.isfinite(pixels).all():
         raise ValueError(f"pixels of {name!r} are not all finite; nothing was written.")
-    low, high = _limits(pixels, depth) if limits is None else limits
+    low, high = _limits(pixels, depth) if limits is None else _checked_limits(limits)
     white, dtype = (255, np.uint8) if depth == "uint8" else (65535, np.uint16)
     span = high - low if high > low else 1.0  # a constant image is black
     levels = np.rint(white * np.clip((pixels - low) / span, 0, 1)).astype(dtype)
-    paths = Path(folder) / f"{name}.npy", Path(folder) / f"{name}.png"
+    paths = place / f"{name}.npy", place / f"{name}.png"
     _write_png(paths[1], levels)
     np.save(paths[0], pixels.astype(np.float64 if depth == "float64" else np.float32))
     return paths
@@ -181,6 +189,13 @@ def _limits(pixels: np.ndarray, depth: str) -> tuple[float, float]:
         return 0.0, float(np.iinfo(depth).max)
     low, high = float(np.nanmin(pixels)), float(np.nanmax(pixels))
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+
+
+def _checked_limits(limits: Any) -> tuple[float, float]:
+    """The values of black and white."""
+    if not isinstance(limits, tuple | list) or len(limits) != 2:
+        raise TypeError(f"limits must be the values of black and white, got {limits!r}.")
+    return _checks.real("limits[0]", limits[0]), _checks.real("limits[1]", limits[1])
 
 
 def _without_alpha(pixels: np.ndarray, depth: str, name: str) -> np.ndarray:

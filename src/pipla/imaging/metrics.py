@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipla import _checks
 from pipla._extras import extra
 
 
@@ -28,8 +29,8 @@ def psnr(image: Any, truth: Any, peak: float = 255) -> float:
     >>> psnr(np.full((2, 2), 25.5), np.zeros((2, 2)))
     20.0
     """
-    error = mse(image, truth)
-    return math.inf if error == 0 else 10 * math.log10(_positive(peak) ** 2 / error)
+    error, white = mse(image, truth), _positive(peak)
+    return math.inf if error == 0 else 20 * math.log10(white) - 10 * math.log10(error)
 
 
 def ssim(image: Any, truth: Any, peak: float = 255) -> float:
@@ -46,6 +47,7 @@ def ssim(image: Any, truth: Any, peak: float = 255) -> float:
     with extra("imaging", "SSIM"):
         from skimage.metrics import structural_similarity
 
+    white = _positive(peak)
     image, truth = _pair(image, truth)
     if image.ndim not in (2, 3) or min(image.shape[:2]) < 7:
         raise ValueError(
@@ -54,12 +56,13 @@ def ssim(image: Any, truth: Any, peak: float = 255) -> float:
         )
     channel = 2 if image.ndim == 3 else None
     return float(
-        structural_similarity(truth, image, data_range=_positive(peak), channel_axis=channel)
+        structural_similarity(truth / white, image / white, data_range=1, channel_axis=channel)
     )
 
 
 def _pair(image: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
-    one, other = np.asarray(image, np.float64), np.asarray(truth, np.float64)
+    one = _checks.on_host("image", image).astype(np.float64)
+    other = _checks.on_host("truth", truth).astype(np.float64)
     if one.shape != other.shape or one.size == 0:
         raise ValueError(
             f"image and truth must have the same shape; got {one.shape} and {other.shape}."
@@ -68,6 +71,6 @@ def _pair(image: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _positive(peak: float) -> float:
-    if not (math.isfinite(peak) and peak > 0):
-        raise ValueError(f"peak must be positive, the value of white; got {peak}.")
-    return float(peak)
+    white = _checks.real("peak", peak)
+    _checks.positive("peak", white)
+    return white

@@ -31,8 +31,11 @@ from pipla.imaging._observations import (
     seen_through,
 )
 from pipla.models.images import tv_model
+from pipla.models.likelihoods.gaussian import check_shapes
 from pipla.models.model import Model
 from pipla.operators import Identity, Mask, Operator
+from pipla.operators._arguments import MOST_AXES, integers
+from pipla.operators.linear import require_operator
 
 #: Seeds are 64-bit integers.
 LARGEST_SEED = 2**63 - 1
@@ -134,17 +137,24 @@ def restore(
         >>> bool(np.std(found.mean - truth) < 5)
         True
     """
-    _check(operator, noise, strength, isotropic, num_particles, seed)
+    noise, strength = _checked_numbers(noise, strength)
+    require_operator("operator", operator)
+    for name, value in (("isotropic", isotropic), ("maximise", maximise)):
+        _checks.boolean(name, value)
+    num_steps = _checks.integer("num_steps", num_steps, least=1)
+    num_particles = _checks.integer("num_particles", num_particles, least=1)
+    check_seed(seed)
     values, seen = as_observed(observed)
-    axes = _checked_axes(axes, operator, values)
+    check_shapes(operator, values)
+    axes = None if axes is None else integers("axes", axes, least=-MOST_AXES)
     operator, values = seen_through(operator, values, seen)
     check_seam(operator, values)
     noise_source = "given" if noise is not None else "learned"
     if noise is None and isinstance(operator, Identity | Mask) and _image_axes(values, axes) > 1:
         noise, noise_source = _estimated(operator, values, axes), "estimated"
-    if noise is not None and float(noise) < rounding(values):
+    if noise is not None and noise < rounding(values):
         raise ValueError(
-            f"noise {float(noise):.3g} is smaller than the rounding error of the observations, "
+            f"noise {noise:.3g} is smaller than the rounding error of the observations, "
             f"{rounding(values):.3g}; give a larger one, or scale the image down."
         )
     model = _model(operator, jnp.asarray(values), noise, isotropic, axes)
@@ -175,7 +185,7 @@ def restore(
         map=None if best is None else np.asarray(best.x),
         strength=learned["strength"],
         strength_stderr=learned["strength"] * relative_error,
-        noise=learned["noise"] if noise is None else float(noise),
+        noise=learned["noise"] if noise is None else noise,
         evaluations=num_particles * result.num_steps,
         seconds=time.perf_counter() - began - result.compile_seconds,
         result=result,
@@ -183,43 +193,27 @@ def restore(
     )
 
 
-def _check(
-    operator: Any, noise: Any, strength: Any, isotropic: Any, num_particles: Any, seed: Any
-) -> None:
-    if not isinstance(operator, Operator):
-        raise TypeError(
-            "operator must be one of pipla.operators, such as Identity(), got "
-            f"{type(operator).__name__}."
-        )
-    _checks.positive("strength", strength)
-    _checks.single("strength", strength)
+def _checked_numbers(noise: Any, strength: Any) -> tuple[float | None, float | None]:
+    """The noise and the strength, each a positive number or left out."""
     _checks.positive("noise", noise)
     if np.shape(noise) != ():
         raise ValueError(
             f"noise must be a single number, got an array of shape {np.shape(noise)}; noise that "
             "differs from pixel to pixel is not supported."
         )
+    _checks.positive("strength", strength)
+    _checks.single("strength", strength)
     if strength is not None and noise is None:
         raise ValueError("noise must be given where strength is: each determines the other.")
-    _checks.boolean("isotropic", isotropic)
-    _checks.integer("num_particles", num_particles, least=1)
-    check_seed(seed)
+    return (
+        None if noise is None else _checks.real("noise", noise),
+        None if strength is None else _checks.real("strength", strength),
+    )
 
 
 def check_seed(seed: Any) -> None:
     """`seed` is an integer that JAX accepts."""
-    if _checks.integer("seed", seed, least=0) > LARGEST_SEED:
-        raise ValueError(f"seed must be below 2**63, got {seed}.")
-
-
-def _checked_axes(axes: Any, operator: Operator, values: np.ndarray) -> tuple[int, ...] | None:
-    """`axes` as a tuple, or `None`; `tv_model` compares them with the shape of x."""
-    if axes is None:
-        return None
-    try:
-        return tuple(_checks.integer("axes", axis, least=-99) for axis in axes)
-    except TypeError as error:
-        raise TypeError(f"axes must be a tuple of integers, got {axes!r}.") from error
+    _checks.integer("seed", seed, least=0, most=LARGEST_SEED)
 
 
 def _image_axes(values: np.ndarray, axes: tuple[int, ...] | None) -> int:
@@ -272,7 +266,7 @@ def _start(operator: Operator, observed: Array, start: Any) -> Array:
     back = operator.adjoint(observed)
     if start is None:
         return observed if back.shape == observed.shape else back
-    given = jnp.asarray(start, observed.dtype)
+    given = _checks.real_array("start", start).astype(observed.dtype)
     _checks.finite("start", given)
     if given.shape != back.shape:
         raise ValueError(f"start must have the shape of x, {back.shape}, got {given.shape}.")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pipla import _checks
 from pipla.models.likelihoods import Gaussian
+from pipla.models.likelihoods.gaussian import check_shapes
 from pipla.models.model import Model
 from pipla.operators import Operator
+from pipla.operators._arguments import checked_axes, integers
+from pipla.operators.linear import require_operator
 from pipla.prox import TVStrength
 
 #: Iterations of the dual of total variation in each step: more change the strength by .1 %.
@@ -33,9 +34,11 @@ def tv_model(
     otherwise it is the logarithm of the strength. `axes` are those that differences are taken
     along; each position along the others (colours) is an image of its own with the same strength.
     """
-    shape = jax.eval_shape(operator.adjoint, jnp.asarray(observed, jnp.result_type(float))).shape
+    require_operator("operator", operator)
+    observed = _checks.real_array("observed", observed)
+    shape = check_shapes(operator, observed)
     if axes is not None:  # counted from the front, so that the degrees are those of the term
-        axes = tuple(axis % len(shape) for axis in _different_axes(axes, len(shape)))
+        axes = _different_axes(axes, len(shape))
     along = tuple(range(len(shape))) if axes is None else axes
     images = np.prod([size for axis, size in enumerate(shape) if axis not in along], initial=1)
     # Total variation does not see the brightness of an image (E7).
@@ -51,10 +54,7 @@ def tv_model(
 
 
 def _different_axes(axes: Any, ndim: int) -> tuple[int, ...]:
-    try:
-        given = tuple(_checks.integer("axes", axis, least=-ndim) for axis in axes)
-    except TypeError as error:
-        raise TypeError(f"axes must be a tuple of integers, got {axes!r}.") from error
-    if not given or max(given) >= ndim or len({axis % ndim for axis in given}) < len(given):
-        raise ValueError(f"axes must be different axes of an x with {ndim} axes, got {axes}.")
-    return given
+    given = integers("axes", axes, least=-ndim)
+    if not given:
+        raise ValueError(f"axes must be different axes of an x with {ndim} axes, got none.")
+    return checked_axes(given, len(given), ndim)

@@ -18,6 +18,7 @@ from pipla import _checks, _trees
 from pipla._trees import Fixed, Path
 from pipla.models.fixed_leaves import Completed
 from pipla.models.likelihoods import Flat, Likelihood, as_likelihood
+from pipla.models.likelihoods.base import shape_of
 from pipla.prox.base import Solution, Term, Zero
 
 Smooth = Callable[[PyTree, PyTree, PyTree], Float[Array, ""]]
@@ -103,6 +104,7 @@ class Model(eqx.Module):
 
     def smooth_value(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
         """$g_1$ at one particle."""
+        theta, x = _checks.arrays("theta", theta), _checks.arrays("x", x)
         return self.smooth(theta, x, self.data)
 
     def potential(self, theta: PyTree, x: PyTree) -> Float[Array, ""]:
@@ -136,6 +138,7 @@ class Model(eqx.Module):
 
             return jnp.sum(jax.vmap(one)(particles))
 
+        theta, particles = _floats(theta, particles)
         for_theta, for_particles = jax.grad(total, argnums=(0, 1))(theta, particles)
         count = _trees.num_particles(particles)
         return Gradients(jax.tree.map(lambda g: g / count, for_theta), for_particles)
@@ -152,6 +155,7 @@ class Model(eqx.Module):
         The terms and the likelihood each set their own parts of theta; a likelihood without a
         closed form must not depend on theta.
         """
+        theta, particles = _floats(theta, particles)
         best = self.smooth.closed_form(theta, particles)
         if best is None:
             if self.smooth.uses_theta(theta, _trees.first(particles), self.data):
@@ -180,9 +184,10 @@ class Model(eqx.Module):
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Evaluate shapes and dtypes once; raise an error that names what does not fit."""
+        theta, particles = _floats(theta, particles)
         x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), particles)
         if not isinstance(self.smooth, Flat):
-            value = self._smooth_shape(theta, x)
+            value = _shape_of_result(self.smooth_value, theta, x)
             if not isinstance(value, jax.ShapeDtypeStruct) or value.shape != ():
                 raise ValueError(
                     "smooth must return a scalar for one particle, got "
@@ -202,11 +207,11 @@ class Model(eqx.Module):
             )
         lam = jax.ShapeDtypeStruct((), _trees.dtype(x))
         point = _shape_of_result(self.nonsmooth.prox, theta, x, lam, lam)
-        given = jax.tree.map(_shape_of, (theta, x))
-        if jax.tree.map(_shape_of, point) != given:
+        given = jax.tree.map(shape_of, (theta, x))
+        if jax.tree.map(shape_of, point) != given:
             raise ValueError(
                 f"the prox of {type(self.nonsmooth).__name__} must keep the structure, shapes and "
-                f"dtypes of (theta, x): expected {given}, got {jax.tree.map(_shape_of, point)}."
+                f"dtypes of (theta, x): expected {given}, got {jax.tree.map(shape_of, point)}."
             )
         self._require_particle_axis(theta, particles)
 
@@ -228,17 +233,6 @@ class Model(eqx.Module):
                 f"may be {number} particles of one number, or one particle of {number} numbers "
                 f"without that axis; give shape ({number}, 1) or (num_particles, {number})."
             )
-
-    def _smooth_shape(self, theta: PyTree, x: PyTree) -> Any:
-        try:
-            return _shape_of_result(self.smooth_value, theta, x)
-        except (TypeError, ValueError) as error:
-            kind = ValueError if isinstance(error, ValueError) else TypeError
-            raise kind(
-                "smooth(theta, x, data) failed for theta "
-                f"{jax.tree.map(_shape_of, theta)} and one particle {jax.tree.map(_shape_of, x)} "
-                f"(particles without their leading axis): {error}"
-            ) from error
 
 
 # The Hessian of g1 as a product, block by block: no matrix is formed. #
@@ -335,16 +329,21 @@ def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTre
     """Theta and particles as float arrays of one dtype, where this model can be evaluated."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
-    theta = _checks.floating("theta", theta)
-    particles = _checks.floating("particles", particles)
+    theta, particles = _floats(theta, particles)
     if not jax.tree.leaves(theta):
         raise ValueError("theta is empty; give a float, an array or a pytree of them.")
-    _checks.particle_count(particles)
     _checks.finite("theta", theta)
     _checks.finite("particles", particles)
     theta, particles = _trees.one_dtype((theta, particles))
     model.check(theta, particles)
     return theta, particles
+
+
+def _floats(theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:
+    """Theta and particles as float arrays; the particles have a leading axis."""
+    particles = _checks.floating("particles", particles)
+    _checks.particle_count(particles)
+    return _checks.floating("theta", theta), particles
 
 
 def _shape_of_result(function: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
@@ -354,10 +353,6 @@ def _shape_of_result(function: Callable[..., PyTree], *arguments: PyTree) -> PyT
     programs to compile. A new function is equal to no other.
     """
     return jax.eval_shape(lambda *values: function(*values), *arguments)
-
-
-def _shape_of(leaf: Any) -> str:
-    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
 
 
 def _describe(value: Any) -> str:

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from pipla._checks import require_scalar
 from pipla._trees import ones_per_leaf, part, put_part
+from pipla.prox._arguments import require_scalar
 from pipla.prox.combine import On
 
 

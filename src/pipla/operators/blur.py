@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,29 +11,31 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pipla import _checks
+from pipla.operators._arguments import MOST_AXES, checked_axes, checked_shape
 
 #: How a blur continues the image beyond its edge: periodically, by reflection, or not at all, with
 #: the weights inside the image rescaled to sum to 1.
 Boundary = Literal["circular", "reflect", "renormalised"]
 
-#: The widest kernel that `parse` makes, in pixels: a wider one could fill the memory before it is
-#: compared with the image.
+#: The widest kernel that is made, in pixels, and the largest number of its weights: a wider one
+#: could fill the memory before it is compared with the image.
 WIDEST = 4096
+MOST_WEIGHTS = WIDEST**2
 
 
 def box(width: int, axes: int = 2) -> np.ndarray:
     """The mean over a square of `width` × `width` pixels (over a cube, if `axes` is 3)."""
     width = _checks.integer("width", width, least=1)
-    axes = _checks.integer("axes", axes, least=1)
+    axes = _checked_size(width, axes)
     return np.full((width,) * axes, 1.0 / width**axes)
 
 
 def gaussian(std: float, axes: int = 2) -> np.ndarray:
     """A Gaussian kernel of standard deviation `std` in pixels, truncated at four of them."""
+    std = _checks.real("std", std)
     _checks.positive("std", std)
-    _checks.single("std", std)
-    axes = _checks.integer("axes", axes, least=1)
-    radius = int(np.ceil(4 * std))
+    radius = math.ceil(4 * min(std, WIDEST))
+    axes = _checked_size(2 * radius + 1, axes)
     profile = np.exp(-0.5 * (np.arange(-radius, radius + 1) / std) ** 2)
     profile /= profile.sum()
     kernel = profile
@@ -41,21 +44,34 @@ def gaussian(std: float, axes: int = 2) -> np.ndarray:
     return kernel
 
 
+def _checked_size(width: int, axes: Any) -> int:
+    """The number of axes of a kernel that is not too large."""
+    axes = _checks.integer("axes", axes, least=1, most=MOST_AXES)
+    if width > WIDEST or width**axes > MOST_WEIGHTS:
+        raise ValueError(
+            f"the blur is too large: {width} pixels wide along {axes} axes; at most {WIDEST} "
+            f"pixels and {MOST_WEIGHTS} weights are possible."
+        )
+    return axes
+
+
 def parse(text: str) -> np.ndarray:
     """A kernel from text: `box:9`, `gaussian:2`, or a file `psf.npy`."""
+    if not isinstance(text, str):
+        raise TypeError(f"blur must be text such as 'box:9', got {_checks.show(text)}.")
     kind, _, number = text.partition(":")
     if kind in ("box", "gaussian"):
         try:
-            width = int(number) if kind == "box" else float(number)
-            if not width > WIDEST:
-                return box(int(width)) if kind == "box" else gaussian(width)
-        except (ValueError, TypeError) as error:
+            size = int(number) if kind == "box" else float(number)
+        except ValueError:
+            size = 0
+        if not size > 0:
             raise ValueError(
                 f"blur {text!r}: {number!r} is not a positive "
                 f"{'integer' if kind == 'box' else 'number'}; write for example "
                 f"{'box:9' if kind == 'box' else 'gaussian:2'}."
-            ) from error
-        raise ValueError(f"blur {text!r} is wider than {WIDEST} pixels.")
+            )
+        return box(int(size)) if kind == "box" else gaussian(size)
     if not text.endswith(".npy"):
         raise ValueError(
             f"blur {text!r} is not understood; write box:9, gaussian:2 or the name of a .npy file."
@@ -64,7 +80,7 @@ def parse(text: str) -> np.ndarray:
         raise FileNotFoundError(f"blur: there is no file {text!r}.")
     try:
         psf = np.load(text, allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"blur: {text!r} is not an array saved by numpy.save.") from error
     return checked(psf)
 
@@ -73,7 +89,7 @@ def checked(psf: Any) -> np.ndarray:
     """A kernel that sums to 1; one that does not is divided by its sum, with a warning."""
     psf = as_kernel(psf)
     total = psf.sum()
-    if not total > 0:
+    if not 0 < total < math.inf:
         raise ValueError(f"psf must have a positive sum, got {total:.6g}: a blur keeps brightness.")
     if abs(total - 1) > 1e-6:
         warnings.warn(
@@ -86,11 +102,9 @@ def checked(psf: Any) -> np.ndarray:
 
 def as_kernel(psf: Any) -> np.ndarray:
     """`psf` as an array of finite float64 numbers with at least one axis."""
-    psf = np.asarray(psf)
-    if psf.ndim < 1 or psf.size == 0 or psf.dtype.kind not in "fiub":
-        raise ValueError(
-            f"psf must be an array of real numbers, got shape {psf.shape} and dtype {psf.dtype}."
-        )
+    psf = _checks.on_host("psf", psf)
+    if not 1 <= psf.ndim <= MOST_AXES or not psf.size:
+        raise ValueError(f"psf must be an array with axes and elements, got shape {psf.shape}.")
     psf = psf.astype(np.float64)
     if not np.all(np.isfinite(psf)):
         raise ValueError(f"psf has {int(np.sum(~np.isfinite(psf)))} non-finite value(s).")
@@ -99,11 +113,8 @@ def as_kernel(psf: Any) -> np.ndarray:
 
 def centred(psf: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     """The kernel on a grid that broadcasts against `shape`, its centre moved to the corner."""
-    if psf.ndim != len(axes):
-        raise ValueError(
-            f"psf has {psf.ndim} axes, but it is to act on {len(axes)} axes of an image of shape "
-            f"{tuple(shape)}."
-        )
+    psf, shape = as_kernel(psf), checked_shape(shape)
+    axes = checked_axes(axes, psf.ndim, len(shape))
     room = [shape[axis] for axis in axes]
     if any(size > limit for size, limit in zip(psf.shape, room, strict=True)):
         raise ValueError(
@@ -122,6 +133,7 @@ def centred(psf: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.nd
 
 def separate(psf: np.ndarray) -> list[np.ndarray]:
     """One kernel per axis whose outer product is `psf`; an error if there are none."""
+    psf = as_kernel(psf)
     kernels = []
     for axis in range(psf.ndim):
         others = tuple(k for k in range(psf.ndim) if k != axis)
@@ -129,12 +141,14 @@ def separate(psf: np.ndarray) -> list[np.ndarray]:
     product = kernels[0]
     for kernel in kernels[1:]:
         product = np.multiply.outer(product, kernel)
-    if np.max(np.abs(product / psf.sum() ** (psf.ndim - 1) - psf)) > 1e-6 * np.max(np.abs(psf)):
+    scale = psf.sum() ** (psf.ndim - 1)
+    error = np.max(np.abs(product - scale * psf))
+    if scale == 0 or error > 1e-6 * abs(scale) * np.max(np.abs(psf)):
         raise ValueError(
             "psf is not a product of one kernel per axis, which boundaries other than 'circular' "
             "need; use boundary='circular'."
         )
-    kernels[0] = kernels[0] / psf.sum() ** (psf.ndim - 1)
+    kernels[0] = kernels[0] / scale
     return kernels
 
 
@@ -144,6 +158,11 @@ def blur_matrix(kernel: np.ndarray, size: int, boundary: Boundary) -> np.ndarray
     Pixel i sees pixel i - (j - c) with weight `kernel[j]`, where c is the centre of the kernel.
     """
     _checks.choice("boundary", boundary, get_args(Boundary))
+    kernel = as_kernel(kernel)
+    if kernel.ndim != 1:
+        raise ValueError(f"kernel must have one axis, got shape {kernel.shape}.")
+    size = _checks.integer("size", size, least=1)
+    _checks.room("the matrix of a blur", (size, size))
     matrix = np.zeros((size, size))
     rows = np.arange(size)
     for j, weight in enumerate(kernel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,15 +10,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
+from pipla import _checks
+from pipla.operators._arguments import checked_axes, checked_shape, operand
 from pipla.operators.blur import Boundary, as_kernel, blur_matrix, box, centred, separate
 from pipla.operators.eigenbasis import Fourier
-from pipla.operators.linear import (
-    Operator,
-    Separable,
-    checked_axes,
-    checked_shape,
-    require_sizes,
-)
+from pipla.operators.linear import Operator, Separable
 
 
 class CircularConvolution(Operator):
@@ -51,7 +47,7 @@ class CircularConvolution(Operator):
 
     def _times(self, name: str, x: Array, spectrum: Array) -> Array:
         sizes = [self.shape[axis] for axis in self.axes]
-        require_sizes(name, x, sizes, self.axes, len(self.shape))
+        x = operand(name, x, sizes, self.axes, len(self.shape))
         basis = self.eigenbasis()
         coordinates = basis.forward(x)
         return basis.inverse(spectrum.astype(coordinates.dtype) * coordinates)
@@ -72,6 +68,7 @@ def convolution(
             `"renormalised"`. The last two need a separable kernel.
         axes: the axes that are blurred; by default the first ones.
     """
+    _checks.choice("boundary", boundary, get_args(Boundary))
     psf = as_kernel(psf)
     shape = checked_shape(shape)
     if boundary == "circular":
@@ -103,25 +100,26 @@ class WindowMean(Separable):
         kernel = box(width, axes=1)
         if width % 2 == 0:
             raise ValueError(f"width must be odd, so that the window has a centre; got {width}.")
-        if len(checked_shape(shape)) != 2:
-            raise ValueError(f"shape must be (rows, columns), got {shape}.")
-        super().__init__([blur_matrix(kernel, size, "renormalised") for size in shape])
+        sizes = checked_shape(shape)
+        if len(sizes) != 2:
+            raise ValueError(f"shape must be (rows, columns), got {sizes}.")
+        super().__init__([blur_matrix(kernel, size, "renormalised") for size in sizes])
         self.width = width
 
     def apply(self, x: Array) -> Array:
-        self._check("x", x)
+        x = self._operand("x", x)
         for axis in (0, 1):
             x = _window_sum(x, self.width, axis) / self._seen(x, axis)
         return x
 
     def adjoint(self, y: Array) -> Array:
-        self._check("y", y)
+        y = self._operand("y", y)
         for axis in (0, 1):
             y = _window_sum(y / self._seen(y, axis), self.width, axis)
         return y
 
-    def _check(self, name: str, x: Array) -> None:
-        require_sizes(name, x, [len(matrix) for matrix in self.matrices], self.axes, self.ndim)
+    def _operand(self, name: str, x: Array) -> Array:
+        return operand(name, x, [len(matrix) for matrix in self.matrices], self.axes, self.ndim)
 
     def _seen(self, x: Array, axis: int) -> Array:
         """The number of pixels that each window covers."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from pipla import _checks
+from pipla.operators._arguments import MOST_AXES, checked_axes, checked_shape, operand
 from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Flattened, Rotations, along
 
 
@@ -69,6 +68,10 @@ class Composed(Operator):
     last: Operator
     first: Operator
 
+    def __check_init__(self) -> None:
+        for name in ("last", "first"):
+            require_operator(name, getattr(self, name))
+
     def apply(self, x: Array) -> Array:
         return self.last.apply(self.first.apply(x))
 
@@ -87,10 +90,10 @@ class Identity(Operator):
     """The identity, $H x = x$: denoising."""
 
     def apply(self, x: Array) -> Array:
-        return x
+        return operand("x", x)
 
     def adjoint(self, y: Array) -> Array:
-        return y
+        return operand("y", y)
 
     def eigenbasis(self) -> Eigenbasis:
         return Diagonal(jnp.ones(()))
@@ -125,6 +128,7 @@ class Mask(Operator):
         return Mask(self.mask / noise)
 
     def _times(self, name: str, x: Array) -> Array:
+        x = operand(name, x)
         try:
             np.broadcast_shapes(self.mask.shape, x.shape)
         except ValueError as error:
@@ -150,22 +154,28 @@ class Separable(Operator):
     ndim: int = eqx.field(static=True)
 
     def __init__(self, matrices: Any, axes: tuple[int, ...] | None = None, ndim: int | None = None):
+        several = isinstance(matrices, list | tuple) or getattr(matrices, "ndim", 0) == 3
+        if not several:
+            raise TypeError(
+                f"matrices must be a list of matrices, one per axis; got {_checks.show(matrices)}."
+            )
         self.matrices = tuple(_as_floats("matrices", matrix) for matrix in matrices)
-        if not self.matrices or any(matrix.ndim != 2 for matrix in self.matrices):
+        if not self.matrices or any(m.ndim != 2 or not m.size for m in self.matrices):
             raise ValueError(
                 "matrices must be matrices, one per axis; got arrays of shapes "
                 f"{[matrix.shape for matrix in self.matrices]}."
             )
         count = len(self.matrices)
-        self.ndim = _checks.integer("ndim", count if ndim is None else ndim, least=count)
+        given = count if ndim is None else ndim
+        self.ndim = _checks.integer("ndim", given, least=count, most=MOST_AXES)
         self.axes = checked_axes(axes, count, self.ndim)
 
     def apply(self, x: Array) -> Array:
-        require_sizes("x", x, [m.shape[1] for m in self.matrices], self.axes, self.ndim)
+        x = operand("x", x, [m.shape[1] for m in self.matrices], self.axes, self.ndim)
         return along(self.matrices, x, self.axes)
 
     def adjoint(self, y: Array) -> Array:
-        require_sizes("y", y, [m.shape[0] for m in self.matrices], self.axes, self.ndim)
+        y = operand("y", y, [m.shape[0] for m in self.matrices], self.axes, self.ndim)
         return along(tuple(m.T for m in self.matrices), y, self.axes)
 
     def eigenbasis(self) -> Rotations:
@@ -196,8 +206,10 @@ class Dense(Operator):
     shape: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        if self.matrix.ndim != 2:
-            raise ValueError(f"matrix must have two axes, got shape {self.matrix.shape}.")
+        if self.matrix.ndim != 2 or not self.matrix.size:
+            raise ValueError(
+                f"matrix must have two axes and elements, got shape {self.matrix.shape}."
+            )
         if self.shape is not None and math.prod(checked_shape(self.shape)) != self.matrix.shape[1]:
             raise ValueError(
                 f"matrix has {self.matrix.shape[1]} columns, but an x of shape {self.shape} has "
@@ -206,11 +218,11 @@ class Dense(Operator):
 
     def apply(self, x: Array) -> Array:
         shape = self._x_shape()
-        require_sizes("x", x, shape, range(len(shape)), len(shape))
+        x = operand("x", x, shape, range(len(shape)), len(shape))
         return self.matrix.astype(x.dtype) @ x.ravel()
 
     def adjoint(self, y: Array) -> Array:
-        require_sizes("y", y, self.matrix.shape[:1], (0,), 1)
+        y = operand("y", y, self.matrix.shape[:1], (0,), 1)
         return (self.matrix.T.astype(y.dtype) @ y).reshape(self._x_shape())
 
     def eigenbasis(self) -> Eigenbasis:
@@ -253,11 +265,11 @@ class Select(Operator):
         self.weights = None
 
     def apply(self, x: Array) -> Array:
-        require_sizes("x", x, self.shape, range(len(self.shape)), len(self.shape))
+        x = operand("x", x, self.shape, range(len(self.shape)), len(self.shape))
         return self._weighted(x.ravel()[self.places])
 
     def adjoint(self, y: Array) -> Array:
-        require_sizes("y", y, self.places.shape, (0,), 1)
+        y = operand("y", y, self.places.shape, (0,), 1)
         return self._scattered(self._weighted(y))
 
     def eigenbasis(self) -> Eigenbasis:
@@ -278,11 +290,8 @@ class Select(Operator):
 
 def _selected(which: Any, shape: Any) -> tuple[np.ndarray, tuple[int, ...]]:
     """Places in row-major order, and the shape of x."""
-    arrays = which if isinstance(which, tuple) else (which,)
-    try:
-        arrays = tuple(np.asarray(array) for array in arrays)
-    except (TypeError, ValueError) as error:
-        raise TypeError("which must be booleans or integers, and not traced.") from error
+    arrays = which if isinstance(which, tuple) and which else (which,)
+    arrays = tuple(_checks.on_host("which", array) for array in arrays)
     if any(array.dtype.kind not in "biu" for array in arrays):
         found = ", ".join(str(array.dtype) for array in arrays)
         raise TypeError(f"which must be booleans or integers, got {found}.")
@@ -303,62 +312,23 @@ def _selected(which: Any, shape: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         for array, size in zip(arrays, sizes, strict=True):
             if np.any((array < 0) | (array >= size)):
                 raise ValueError(f"which must lie between 0 and {size - 1}.")
-        places = np.asarray(np.ravel_multi_index(arrays, sizes))
+        places = np.asarray(np.ravel_multi_index(tuple(a.astype(int) for a in arrays), sizes))
     if not places.size:
         raise ValueError("which selects nothing: no data are seen.")
     return places, shape
 
 
-def require_sizes(
-    name: str, array: Array, sizes: Sequence[int], axes: Sequence[int], ndim: int
-) -> None:
-    """`array` has `ndim` axes and these sizes along `axes`. Shapes are static: this costs nothing.
-
-    >>> require_sizes("x", jnp.ones((6, 5, 3)), (6, 7), (0, 1), 3)
-    Traceback (most recent call last):
-    ValueError: x must have shape (6, 7, any) for this operator, got (6, 5, 3).
-    """
-    expected: list[int | str] = ["any"] * ndim
-    for axis, size in zip(axes, sizes, strict=True):
-        expected[axis] = size
-    got = jnp.shape(array)
-    if len(got) != ndim or any(e not in ("any", g) for e, g in zip(expected, got, strict=True)):
-        shape = f"({', '.join(map(str, expected))}{',' if ndim == 1 else ''})"
-        raise ValueError(f"{name} must have shape {shape} for this operator, got {got}.")
-
-
-def checked_shape(shape: Any) -> tuple[int, ...]:
-    """A shape without empty axes."""
-    try:
-        return tuple(_checks.integer("shape", size, least=1) for size in shape)
-    except TypeError as error:
-        raise TypeError(f"shape must be a tuple of integers, got {shape!r}.") from error
-
-
-def checked_axes(axes: Any, count: int, ndim: int) -> tuple[int, ...]:
-    """`count` different axes of an array with `ndim` axes; by default the first ones."""
-    if axes is None:
-        axes = range(count)
-    try:
-        axes = tuple(_checks.integer("axes", axis, least=-ndim) for axis in axes)
-    except TypeError as error:
-        raise TypeError(f"axes must be a tuple of integers, got {axes!r}.") from error
-    if any(axis >= ndim for axis in axes) or len({axis % ndim for axis in axes}) < len(axes):
-        raise ValueError(f"axes must be different axes of an x with {ndim} axes, got {axes}.")
-    if len(axes) != count:
-        raise ValueError(f"axes must have {count} entries, got {axes}.")
-    return axes
+def require_operator(name: str, value: Any) -> None:
+    """`value` is an operator, not its class or something else."""
+    if not isinstance(value, Operator):
+        raise TypeError(
+            f"{name} must be one of pipla.operators, such as Identity(), got "
+            f"{type(value).__name__}."
+        )
 
 
 def _as_floats(name: str, value: Any) -> Array:
     """Real, finite numbers as an array of JAX's default float type."""
-    try:
-        array = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of real numbers, got {value!r}.") from error
-    if jnp.iscomplexobj(array):
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
-    array = jnp.asarray(array, jnp.result_type(float))
-    if not isinstance(array, jax.core.Tracer):
-        _checks.finite(name, array)
+    array = _checks.real_array(name, value)
+    _checks.finite(name, array)
     return array

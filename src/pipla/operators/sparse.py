@@ -22,7 +22,8 @@ from jaxtyping import Array, Float, Int
 
 from pipla import _checks
 from pipla._ffi import ffi
-from pipla.operators.linear import Operator, require_sizes
+from pipla.operators._arguments import operand
+from pipla.operators.linear import Operator
 
 
 class Sparse(Operator):
@@ -53,11 +54,11 @@ class Sparse(Operator):
         self.shape = (int(csr.shape[0]), int(csr.shape[1]))
 
     def apply(self, x: Array) -> Array:
-        require_sizes("x", x, self.shape[1:], (0,), 1)
+        x = operand("x", x, self.shape[1:], (0,), 1)
         return self._product(x, transposed=False)
 
     def adjoint(self, y: Array) -> Array:
-        require_sizes("y", y, self.shape[:1], (0,), 1)
+        y = operand("y", y, self.shape[:1], (0,), 1)
         return self._product(y, transposed=True)
 
     def whitened(self, noise: Array) -> Operator:

@@ -53,6 +53,14 @@ class Problem(NamedTuple):
         return centre + noise
 
 
+def checked_noise(noise: float) -> float:
+    """The standard deviation of noise; its square and the inverse of that are finite."""
+    found = _checks.real("noise", noise)
+    if not 1e-100 <= found <= 1e100:
+        raise ValueError(f"noise must be between 1e-100 and 1e100, got {found}.")
+    return found
+
+
 def find_data(name: str) -> dict[str, np.ndarray]:
     """The arrays of a data file in `$PIPLA_DATA`."""
     with np.load(data_path(name), allow_pickle=False) as file:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from pipla import _checks
 from pipla.models.model import Model
-from pipla.problems.base import MOST, Problem
+from pipla.problems.base import MOST, Problem, checked_noise
 from pipla.prox import GaussianLocation
 
 
@@ -23,7 +23,7 @@ def gaussian_hierarchy(
     """
     _checks.choice("unknown", unknown, ("location", "scale"))
     dimension = _checks.integer("dimension", dimension, least=1, most=MOST)
-    _checks.positive("noise", _checks.real("noise", noise))
+    noise = checked_noise(noise)
     seed = _checks.integer("seed", seed, least=0)
     rng = np.random.default_rng(seed)
     truth = 1.0 if unknown == "location" else 0.5

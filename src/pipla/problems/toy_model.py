@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipla import _checks
 from pipla.models.model import Model
-from pipla.problems.base import MOST, Problem, find_data
+from pipla.problems.base import MOST, Problem, checked_noise, find_data
 from pipla.prox import LaplaceLocation
 
 
@@ -29,9 +29,8 @@ def toy(
     dimension = _checks.integer("dimension", dimension, least=1, most=MOST)
     seed = _checks.integer("seed", seed, least=0)
     _checks.boolean("authors", authors)
-    noise, ridge = _checks.real("noise", noise), _checks.real("ridge", ridge)
+    noise, ridge = checked_noise(noise), _checks.real("ridge", ridge)
     truth = _checks.real("truth", truth)
-    _checks.positive("noise", noise)
     # Latents are drawn by rejection, which accepts one of about sqrt(ridge).
     if not 0 <= ridge <= 1e6:
         raise ValueError(f"ridge must be between 0 and 1e6, got {ridge}.")

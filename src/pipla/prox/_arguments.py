@@ -18,10 +18,7 @@ from pipla._checks import (
     float_array,
     is_concrete,
     is_none,
-    is_strong_float,
     leaves,
-    require_array,
-    require_scalar,
     show,
     structure,
     where,
@@ -147,6 +144,28 @@ def check_address(name: str, value: Any) -> None:
 # What the maps of a term are applied to. #
 
 
+def require_array(name: str, value: PyTree, term: Any) -> Array:
+    """`value` as an array, or an error that says to address a part of a structured value."""
+    if not isinstance(value, jax.Array | float | int) and not hasattr(value, "__array__"):
+        raise TypeError(
+            f"{type(term).__name__} acts on one array, but {name} is a {type(value).__name__} "
+            f"with structure {structure(value)}; address a part of it with "
+            f"`term.on({name}=...)`."
+        )
+    return array(name, value)
+
+
+def require_scalar(name: str, value: PyTree, term: Any) -> Array:
+    """`value` as an array of shape (), or an error that says what was given."""
+    array = require_array(name, value, term)
+    if array.shape != ():
+        raise ValueError(
+            f"{type(term).__name__} needs a scalar {name}, but its shape is {array.shape}; "
+            f"address a scalar part of it with `term.on({name}=...)`."
+        )
+    return array
+
+
 def operands(term: Any, theta: Any, x: Any) -> tuple[Array, Array]:
     """A scalar theta and an array x of the same floating dtype."""
     x = require_floating("x", x, term)
@@ -250,3 +269,9 @@ def require_warm_start(warm: PyTree, term: Any, theta: PyTree, x: PyTree) -> Non
             f"{type(term).__name__} returned, of structure {structure(wanted)} and with the shapes "
             f"and dtypes of x; got structure {structure(warm)}."
         )
+
+
+def is_strong_float(value: Any, found: Array) -> bool:
+    """Whether the value decides its dtype: not a Python number, not weakly typed."""
+    weak = isinstance(value, float | int) or getattr(found, "weak_type", False)
+    return bool(jnp.issubdtype(found.dtype, jnp.floating)) and not weak

@@ -6,7 +6,7 @@ import warnings
 
 from jaxtyping import PyTree
 
-from pipla.algorithms.base import Algorithm, Condition, Geometry
+from pipla.algorithms.base import Algorithm, Condition, Geometry, checked_algorithm
 from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry, objections
 
@@ -23,6 +23,7 @@ def broken_conditions(
     where: str = "at the start",
 ) -> list[str]:
     """Sentences, one for each condition of the theory that the settings break at this point."""
+    checked_algorithm(algorithm)
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
     algorithm.check(theta, particles)

@@ -115,17 +115,19 @@ def _one_particle(particles: PyTree) -> PyTree:
     return jax.tree.map(one, particles)
 
 
-@eqx.filter_jit
-def _stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
+@_trees.bounded_jit()
+def _stiffness(fixed: Model, arrays: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
+    model = eqx.combine(fixed, arrays)
     ones = jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), x)
     block = x_block(hessian(model, theta, x), theta, ones)
     return jnp.abs(_trees.dominant_eigenvalue(block, _random_direction(x)))
 
 
-@eqx.filter_jit
+@_trees.bounded_jit("probes")
 def _extremes(
-    model: Model, theta: PyTree, particles: PyTree, scale: PyTree, probes: int
+    fixed: Model, arrays: Model, theta: PyTree, particles: PyTree, scale: PyTree, probes: int
 ) -> Curvature:
+    model = eqx.combine(fixed, arrays)
     particles = _first(particles, probes)
     root = jax.tree.map(jnp.sqrt, (scale, model.particle_scale(theta, particles)))
 
@@ -156,12 +158,13 @@ def _extremes(
     return Curvature(jnp.max(ends.largest), jnp.min(ends.smallest))
 
 
-@eqx.filter_jit
-def stiffness_ratios(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
+@_trees.bounded_jit()
+def stiffness_ratios(fixed: Model, arrays: Model, theta: PyTree, particles: PyTree) -> PyTree:
     r"""$L_x / L_\theta$ for each leaf of theta; 0 where the smooth part does not curve in it.
 
     $L_\theta$ is that of the part which the leaf belongs to (`theta_parts`).
     """
+    model = eqx.combine(fixed, arrays)
     particles = _first(particles, THETA_PROBES)
     root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, particles))
     leaves, structure = jax.tree.flatten(theta)

@@ -10,7 +10,12 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from pipla import _checks
-from pipla.algorithms.base import Curvature, Suggested
+from pipla.algorithms.base import (
+    Curvature,
+    Suggested,
+    check_scale_like_theta,
+    check_theta_scale,
+)
 from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry
 
@@ -54,9 +59,9 @@ def suggest(
     """
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
-    _checks.theta_scale(theta_scale)
+    check_theta_scale(theta_scale)
     if not isinstance(theta_scale, str):
-        _checks.scale_like_theta(theta_scale, theta)
+        check_scale_like_theta(theta_scale, theta)
     _checks.positive("smoothing", smoothing)
     _checks.single("smoothing", smoothing)
     geometry = LocalGeometry(model, theta, particles)

@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PyTree
 
@@ -78,8 +79,20 @@ class Function(Likelihood):
 
     function: Callable[[PyTree, PyTree, PyTree], Scalar]
 
+    def __check_init__(self) -> None:
+        _require_function("function", self.function)
+
     def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
-        return self.function(theta, x, data)
+        try:
+            return self.function(theta, x, data)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            kind = ValueError if isinstance(error, ValueError | LookupError) else TypeError
+            name = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+            raise kind(
+                f"smooth(theta, x, data) failed for theta {jax.tree.map(shape_of, theta)} and one "
+                f"particle {jax.tree.map(shape_of, x)} (particles without their leading axis): "
+                f"{name}{error}"
+            ) from error
 
 
 class Flat(Likelihood):
@@ -95,8 +108,19 @@ def as_likelihood(smooth: Any) -> Likelihood:
         return smooth
     if smooth is None:
         return Flat()
-    if not callable(smooth):
-        raise TypeError(
-            f"smooth must be a function (theta, x, data) -> scalar, got {type(smooth).__name__}."
-        )
+    _require_function("smooth", smooth)
     return Function(smooth)
+
+
+def _require_function(name: str, value: Any) -> None:
+    if not callable(value):
+        raise TypeError(
+            f"{name} must be a function (theta, x, data) -> scalar, got {type(value).__name__}."
+        )
+
+
+def shape_of(leaf: Any) -> str:
+    """The dtype and the shape of a leaf, for messages."""
+    if not isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
+        return type(leaf).__name__
+    return f"{leaf.dtype}{list(leaf.shape)}"

@@ -18,6 +18,9 @@ from jaxtyping import Array, Float, Int
 from pipla import _checks
 from pipla.operators.sparse import Sparse, is_sparse
 
+#: The largest label of a class.
+MOST_CLASSES = 2**24
+
 
 class Design(eqx.Module):
     """A design matrix, one row per observation, as the map from x to linear predictors."""
@@ -86,7 +89,7 @@ def as_design(features: Any) -> Design:
     """Dense numbers, or a sparse matrix of SciPy's, JAX's or our own kind, as a design."""
     if is_sparse(features):
         return SparseDesign(features if isinstance(features, Sparse) else Sparse(features))
-    matrix = _real_numbers("features", features)
+    matrix = _checks.real_array("features", features)
     if matrix.ndim != 2:
         raise ValueError(
             "features must have two axes, (observations, features), got shape "
@@ -100,13 +103,12 @@ def as_design(features: Any) -> Design:
 
 def one_per_observation(name: str, values: Any, count: int) -> Any:
     """`values` as a vector of real numbers, one per observation; NumPy's unless it is traced."""
-    array = values if isinstance(values, jax.core.Tracer) else np.asarray(values)
+    traced = isinstance(values, jax.core.Tracer)
+    array = _checks.real_array(name, values) if traced else _checks.on_host(name, values)
     if array.shape != (count,):
         raise ValueError(
             f"{name} must have shape ({count},), one for each row of features, got {array.shape}."
         )
-    if array.dtype.kind not in "bfiu":
-        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
     return array
 
 
@@ -138,7 +140,7 @@ def class_labels(
         return array.astype(jnp.int32), num_classes
     if not _are_counts(array):
         raise ValueError(f"labels must be integers 0, 1, ..., got {_listed(np.unique(array))}.")
-    needed = int(array.max()) + 1
+    needed = _checks.integer("labels", int(array.max()), least=0, most=MOST_CLASSES) + 1
     if num_classes is not None and needed > num_classes:
         raise ValueError(f"labels go up to {needed - 1}, but num_classes is {num_classes}.")
     return jnp.asarray(array, jnp.int32), num_classes or max(needed, 2)
@@ -170,19 +172,11 @@ def offsets_of(offsets: Any, shape: tuple[int, ...]) -> Array | None:
     """Known parts of the linear predictors, of this shape."""
     if offsets is None:
         return None
-    array = _real_numbers("offsets", offsets)
+    array = _checks.real_array("offsets", offsets)
     if array.shape != shape:
         raise ValueError(f"offsets must have shape {shape}, got {array.shape}.")
     _checks.finite("offsets", array)
     return array
-
-
-def _real_numbers(name: str, value: Any) -> Array:
-    if not isinstance(value, jax.Array):
-        value = np.asarray(value)
-    if value.dtype.kind not in "bfiu" and not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {value.dtype}.")
-    return jnp.asarray(value, jnp.result_type(float))
 
 
 def _are_counts(array: np.ndarray) -> bool:

@@ -14,7 +14,8 @@ from pipla import _checks, _trees
 from pipla._trees import Address, Path
 from pipla.models.likelihoods.base import Likelihood, Scalar
 from pipla.operators.eigenbasis import Eigenbasis, mean_decay
-from pipla.operators.linear import Operator
+from pipla.operators.linear import Operator, require_operator
+from pipla.prox._arguments import check_address
 
 
 class Gaussian(Likelihood):
@@ -48,15 +49,12 @@ class Gaussian(Likelihood):
     def __init__(
         self, operator: Operator, observations: Any, noise: Any, *, theta: Address | None = None
     ) -> None:
-        if not isinstance(operator, Operator):
-            raise TypeError(
-                "operator must be one of pipla.operators, such as Identity(), got "
-                f"{type(operator).__name__}."
-            )
+        require_operator("operator", operator)
         _checks.positive("noise", noise)
+        check_address("theta", theta)
         float_type = jnp.result_type(float)
-        values = jnp.asarray(observations, float_type)
-        _check_shapes(operator, values)
+        values = _checks.real_array("observations", observations)
+        check_shapes(operator, values)
         seen = operator.seen()
         if seen is not None:
             seen = jnp.broadcast_to(seen, values.shape)
@@ -65,7 +63,7 @@ class Gaussian(Likelihood):
             values = jnp.where(seen, values, 0.0)
         _checks.finite("observations", values)
         self.count = jnp.asarray(values.size if seen is None else jnp.sum(seen), float_type)
-        self.noise = None if noise is None else jnp.asarray(noise, float_type)
+        self.noise = None if noise is None else _checks.real_array("noise", noise)
         if self.noise is not None and self.noise.ndim:
             operator, values = _whitened(operator, values, self.noise)
         self.operator = operator
@@ -159,8 +157,8 @@ class Gaussian(Likelihood):
         return self.operator.apply(x) - self.observations.astype(x.dtype)
 
 
-def _check_shapes(operator: Operator, observations: Array) -> None:
-    """The operator makes observations of this shape."""
+def check_shapes(operator: Operator, observations: Any) -> tuple[int, ...]:
+    """The operator makes observations of this shape, from an x of the shape that is returned."""
     back = jax.eval_shape(operator.adjoint, observations)
     made = jax.eval_shape(operator.apply, back)
     if made.shape != observations.shape:
@@ -168,6 +166,7 @@ def _check_shapes(operator: Operator, observations: Array) -> None:
             f"observations have shape {observations.shape}, but the operator makes "
             f"observations of shape {made.shape} from an x of shape {back.shape}."
         )
+    return back.shape
 
 
 def _whitened(operator: Operator, observations: Array, noise: Array) -> tuple[Operator, Array]:

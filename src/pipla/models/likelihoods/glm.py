@@ -25,25 +25,31 @@ from pipla.models.likelihoods.design import (
     offsets_of,
     weights_of,
 )
+from pipla.operators._arguments import operand
+from pipla.prox._arguments import check_address
 
 #: How the rate of a Poisson variable depends on the linear predictor: $e^z$, or $z$ itself.
 Link = Literal["log", "identity"]
 
 
-@jax.custom_jvp
 def even_softplus(z: Float[Array, "..."]) -> Float[Array, "..."]:
     r"""$\log(2 \cosh(z/2))$, the even part of $\log(1 + e^z)$; the odd part is $z/2$.
 
     Its derivative is $\tanh(z/2)/2$. JAX's own would go through the value, with an exponential and
     a logarithm per element, and make a run of logistic regression twice as slow.
     """
+    return _even_softplus(operand("z", z))
+
+
+@jax.custom_jvp
+def _even_softplus(z: Array) -> Array:
     return jnp.logaddexp(0.5 * z, -0.5 * z)
 
 
-@even_softplus.defjvp
+@_even_softplus.defjvp
 def _even_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (z,), (dz,) = primals, tangents
-    return even_softplus(z), dz * (0.5 * jnp.tanh(0.5 * z))
+    return _even_softplus(z), dz * (0.5 * jnp.tanh(0.5 * z))
 
 
 class _LinearModel(Likelihood):
@@ -54,6 +60,9 @@ class _LinearModel(Likelihood):
     weights: Array | None
     offsets: Array | None  # the observations are its last axis
     x: Address | None = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_address("x", self.x)
 
     def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
         return False
