@@ -144,15 +144,8 @@ class Langevin(Algorithm[State]):
             state = state._replace(curvature=Curvature.unknown(theta))
         return state
 
-    def step(self, key: Key[Array, ""], state: State, model: Model) -> tuple[State, Info]:
-        return self._step((key,), state, model)
-
-    def coarse_step(
-        self, keys: tuple[Key[Array, ""], Key[Array, ""]], state: State, model: Model
-    ) -> tuple[State, Info]:
-        return self._step(keys, state, model)
-
-    def _step(self, keys: Keys, state: State, model: Model) -> tuple[State, Info]:
+    def step(self, key: Key[Array, ""] | Keys, state: State, model: Model) -> tuple[State, Info]:
+        keys = key if isinstance(key, tuple) else (key,)
         if self.num_moves > 1:
             move = self._several_moves(keys, state, model)
         else:
@@ -166,6 +159,11 @@ class Langevin(Algorithm[State]):
             surrogate=move.surrogate,
         )
         return self._learn(after, move.theta, model), info
+
+    def coarse_step(
+        self, keys: tuple[Key[Array, ""], Key[Array, ""]], state: State, model: Model
+    ) -> tuple[State, Info]:
+        return self.step(keys, state, model)
 
     def check(self, theta: PyTree, particles: PyTree) -> None:
         count = _trees.num_particles(particles)

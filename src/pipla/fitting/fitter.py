@@ -20,7 +20,7 @@ from pipla.engine.hooks import Callback, Every, View
 from pipla.engine.result import Status
 from pipla.engine.run import as_dtype, checked_callbacks
 from pipla.engine.save import Save
-from pipla.fitting.information import score_function
+from pipla.fitting.information import scores_of
 from pipla.fitting.observer import Look, Observer
 from pipla.fitting.pairs import Paired
 from pipla.fitting.result import Fit, fit_of
@@ -30,7 +30,7 @@ from pipla.models.model import Model, checked_point
 #: The step, in units of the prior's own time.
 STEP_SIZE = 0.08
 #: The particles for an x of few numbers, what is few, and the particles for more.
-MANY_PARTICLES, FEW_NUMBERS, FEW_PARTICLES = 64, 500, 20
+MANY_PARTICLES, FEW_NUMBERS, FEW_PARTICLES = 100, 500, 20
 #: The steps between two looks at the particles.
 LOOK_EVERY = 10
 #: The steps before the first verdict, and by how much the run is longer at the next one.
@@ -63,7 +63,7 @@ def fit(
         theta: where theta starts: any pytree of floats.
         x: where x starts: one particle. Give this or `particles`.
         particles: where each particle starts; the leading axis of every leaf counts them.
-        num_particles: how many particles start at `x`: by default 64, or 20 for an x of more
+        num_particles: how many particles start at `x`: by default 100, or 20 for an x of more
             than 500 numbers.
         tolerance: how accurate theta shall be: a number, or a pytree like theta. By default a
             tenth of its own standard error.
@@ -149,7 +149,7 @@ class _Watch(Every):
         self.step_too_long, self.why, self.converged = False, "", False
         self.artefacts: tuple[str, ...] = ()
         self._last_bias: np.ndarray | None = None
-        self._scores, self._since, self._next = score_function(model), 0, FIRST_VERDICT
+        self._model, self._since, self._next = model, 0, FIRST_VERDICT
 
     def begin_again(self, step: int) -> None:
         """After a change of the step size."""
@@ -159,7 +159,7 @@ class _Watch(Every):
         if not self.is_due(view):
             return None
         self.look(view.step, view.particles)
-        scores = self._scores(view.theta.fine, view.particles.fine)
+        scores = scores_of(self._model, view.theta.fine, view.particles.fine)
         self.observer.scores.append((view.step, scores))
         if self.max_seconds is not None and view.seconds > self.max_seconds:
             return f"max_seconds = {self.max_seconds:g} were used up"

@@ -14,7 +14,6 @@ identity nearly cancel. Of the two answers, the one with less cancellation is th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -45,29 +44,27 @@ class Scores(NamedTuple):
     hessian: Float[np.ndarray, "k k"]
 
 
-def score_function(model: Model) -> Callable[[PyTree, PyTree], list[Scores]]:
-    """A compiled function of theta and particles: the scores in each form that is known."""
+def scores_of(model: Model, theta: PyTree, particles: PyTree) -> list[Scores]:
+    """What these particles say of theta, in each form that is known."""
+    each = _scores_in_each_form(model, theta, particles)
+    return [Scores(*(np.asarray(matrix, np.float64) for matrix in form)) for form in each]
+
+
+@_trees.bounded_jit()
+def _scores_in_each_form(
+    fixed: Model, arrays: Model, theta: PyTree, particles: PyTree
+) -> list[tuple[Array, Array]]:
+    model = eqx.combine(fixed, arrays)
     terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
     inner = [_inner(term) for term in terms]
+    is_location = [isinstance(term, LaplaceLocation | GaussianLocation) for term in inner]
     forms = [tuple(not _is_smooth(term) for term in inner)]
-    if any(isinstance(term, LaplaceLocation | GaussianLocation) for term in inner):
+    if any(is_location):
         forms.append(
-            tuple(
-                move and not isinstance(term, LaplaceLocation | GaussianLocation)
-                for move, term in zip(forms[0], inner, strict=True)
-            )
+            tuple(move and not own for move, own in zip(forms[0], is_location, strict=True))
         )
-
-    @eqx.filter_jit
-    def scores(model: Model, theta: PyTree, particles: PyTree) -> list[tuple[Array, Array]]:
-        spread = jax.tree.map(lambda leaf: jnp.std(leaf, axis=0), particles)
-        return [_scores(model, terms, form, theta, particles, spread) for form in forms]
-
-    def as_numbers(theta: PyTree, particles: PyTree) -> list[Scores]:
-        each = scores(model, theta, particles)
-        return [Scores(*(np.asarray(m, np.float64) for m in form)) for form in each]
-
-    return as_numbers
+    spread = jax.tree.map(lambda leaf: jnp.std(leaf, axis=0), particles)
+    return [_scores(model, terms, form, theta, particles, spread) for form in forms]
 
 
 def information(scores: list[list[Scores]]) -> Float[np.ndarray, "k k"]:

@@ -25,7 +25,7 @@ SHARE = 0.6
 LARGEST_BIAS = 5.0
 #: Errors of x: of a posterior mean in sds, of a posterior sd relative to it.
 MEAN_ERROR = 0.03
-SD_ERROR = 0.016
+SD_ERROR = 0.013
 #: The largest split R-hat among the elements of x that are watched.
 LARGEST_RHAT = 1.05
 #: Where theta has no standard error, its tolerance is this part of its longest move.
@@ -94,8 +94,8 @@ def answer_for_x(observer: Observer, burn_in: int) -> XAnswer:
 
 
 def _significant(series: Float[np.ndarray, "t w"]) -> Float[np.ndarray, " w"]:
-    """The mean of a series, shrunk by what of its square is noise (James and Stein)."""
-    mean, error = series.mean(axis=0), monte_carlo_error(series)
+    """The mean of a series, shrunk by what of its square may be noise (James and Stein)."""
+    mean, error = series.mean(axis=0), 2 * monte_carlo_error(series)
     square = np.where(mean**2 > 0, mean**2, 1.0)
     return mean * np.maximum(1 - error**2 / square, 0.0)
 
