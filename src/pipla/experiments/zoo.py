@@ -39,7 +39,8 @@ class Row(NamedTuple):
         theta_error: the largest error of a part of theta, in its standard errors.
         mean_error: the largest error of a posterior mean, in sds.
         sd_error: the largest relative error of a posterior sd.
-        right: whether all three are small enough.
+        right: whether all three are small enough; where a part of theta has no maximum, whether the
+            algorithm says that something is wrong.
         claimed: whether the algorithm itself says that it has arrived, without a warning.
         evaluations: of the gradient, over all particles.
         seconds: of the steps.
@@ -61,7 +62,7 @@ class Row(NamedTuple):
     def verdict(self) -> str:
         """In a word; `WRONG` is wrong without a word."""
         if self.right:
-            return "right" if self.claimed else "right, unsure"
+            return "right" if self.claimed else "right, with doubts"
         return "WRONG" if self.claimed else "wrong, said so"
 
 
@@ -168,11 +169,14 @@ def _row(
     allowed = np.maximum(THETA * stderr, THETA_RELATIVE * np.abs(_flat(known.theta)))
     slack = 2 * np.hypot(mcse, _flat(known.theta_error))
     holds = np.abs(theta - _flat(known.theta)) <= allowed + slack
-    right = bool(
-        known.identifiable
-        and np.all(holds)
-        and np.all(errors[1] <= MEAN + 2 * _flat(known.x_mean_error) / _flat(known.x_sd))
-        and np.all(errors[2] <= SD + 2 * _flat(known.x_sd_error) / _flat(known.x_sd))
+    right = (
+        not claimed
+        if not known.identifiable
+        else bool(
+            np.all(holds)
+            and np.all(errors[1] <= MEAN + 2 * _flat(known.x_mean_error) / _flat(known.x_sd))
+            and np.all(errors[2] <= SD + 2 * _flat(known.x_sd_error) / _flat(known.x_sd))
+        )
     )
     theta_error, mean_error, sd_error = (float(np.max(each, initial=0.0)) for each in errors)
     return Row(
