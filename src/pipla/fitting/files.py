@@ -45,6 +45,7 @@ def check_consistent(fit: Fit) -> None:
     if not (math.isfinite(fit.step_size) and fit.step_size > 0):
         raise DamagedResultError("step_size is not a positive number.")
     fit.record.check(fit.num_particles, _trees.size(fit.x_mean), size)
+    fit.standing.check(size, fit.num_steps)
 
 
 def _both_ends(name: str, pair: Any) -> dict[str, PyTree]:

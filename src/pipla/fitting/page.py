@@ -30,12 +30,14 @@ CAPTION = (
 def write_report(fit: Fit, path: str | Path) -> Path:
     """Write the page of `Fit.report`."""
     target = Path(path)
-    with _files.named_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
     theta, x = theta_numbers(fit), x_numbers(fit, MOST_X)
     caption = f"The first {MOST_X} of {x.total} numbers." if x.total > MOST_X else ""
     sections = [
-        *([Section("Warnings", list(map(Text, fit.warnings)))] if fit.warnings else []),
+        *(
+            [Section("Warnings", [Text(f"{sentence}.") for sentence in fit.warnings])]
+            if fit.warnings
+            else []
+        ),
         Section("Theta", [_table(*theta_table(fit, theta)), Text(EXPLAINED)]),
         Section("How theta was found", [Figure(figure_of(fit, MOST_DRAWN), CAPTION)]),
         Section("x, given theta and the data", [_table(*x_table(x), caption)]),
@@ -43,8 +45,10 @@ def write_report(fit: Fit, path: str | Path) -> Path:
         Section("How it ran", [_run_table(fit)]),
     ]
     verdict = "Converged" if fit.converged else "NOT converged"
-    lead = f"{verdict} after {fit.num_steps} steps of {fit.num_particles} particles. {fit.message}."
-    return write_page(target, "A fit by pipla", lead, sections)
+    lead = f"{verdict} after {fit.num_steps} steps of {fit.num_particles} particles: {fit.message}."
+    with _files.named_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return write_page(target, "A fit by pipla", lead, sections)
 
 
 def _table(head: list[str], rows: list[list[str]], caption: str = "") -> Table:

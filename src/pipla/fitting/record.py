@@ -1,4 +1,4 @@
-"""What a fit has seen of x, as arrays that a file can hold."""
+"""What a fit has seen of x and where it stands, as arrays that a file can hold."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PyTree
 
 from pipla.engine.archive import DamagedResultError
+from pipla.engine.result import Snapshot
 from pipla.fitting.information import Scores
 from pipla.fitting.observer import Block, Look, Observer
 
@@ -111,3 +112,42 @@ class Record:
                 raise DamagedResultError(f"{name} has shape {array.shape}, not {tuple(shape)}.")
         if not looks or not blocks or self.every < 1:
             raise DamagedResultError("it has seen nothing of x.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """Where a fit stands: what its next step and its next verdict need. Theta is flattened.
+
+    Attributes:
+        snapshot: the state of the two runs, and the key.
+        since, next_verdict: the first step of this step size, and the step of the next verdict.
+        last_bias: what the last change of the step size did to theta; `None` before the first.
+        tolerance: that was asked for; `None` for a tenth of the standard error.
+        artefacts: the parts of theta that follow the step size.
+        halvings: for each time the step size was halved, why.
+    """
+
+    snapshot: Snapshot
+    since: int
+    next_verdict: int
+    last_bias: PyTree
+    tolerance: PyTree
+    artefacts: tuple[str, ...]
+    halvings: tuple[str, ...]
+
+    def check(self, parameters: int, num_steps: int) -> None:
+        """Raise `DamagedResultError` where it does not fit these numbers."""
+        if not self.since <= num_steps:
+            raise DamagedResultError("since is after the last step.")
+        for name in ("last_bias", "tolerance"):
+            array = getattr(self, name)
+            if array is None:
+                continue
+            if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+                raise DamagedResultError(f"{name} does not consist of real numbers.")
+            if array.shape != (parameters,):
+                raise DamagedResultError(f"{name} does not have a number for each of theta.")
+        if not all(isinstance(leaf, np.ndarray) for leaf in self.snapshot.leaves):
+            raise DamagedResultError("the snapshot is not a tuple of arrays.")
+        if self.snapshot.key().shape != ():
+            raise DamagedResultError("the key of the snapshot has a wrong shape.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,11 @@ from pipla.algorithms.base import Algorithm, given
 from pipla.engine import storage
 from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.driver import History
+from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
 from pipla.fitting.observer import Observer
 from pipla.fitting.pairs import Both
-from pipla.fitting.record import Record
+from pipla.fitting.record import Record, Standing
 from pipla.fitting.summary import columns_of, summary_of
 from pipla.fitting.verdict import Estimate, answer_for_x
 from pipla.models.model import Model
@@ -62,6 +64,7 @@ class Fit:
         step_size: the larger one, in units of the prior's own time.
         algorithm: with all its numbers.
         record: what was seen of x during the run.
+        standing: everything that `resume` needs.
         versions: of pipla, jax and Python; and the device.
     """
 
@@ -91,6 +94,7 @@ class Fit:
     step_size: float
     algorithm: Algorithm | None
     record: Record
+    standing: Standing
     versions: dict[str, str]
 
     @property
@@ -149,6 +153,39 @@ class Fit:
         """Write the fit to a folder of its own, in one step; `pipla.load` reads it."""
         return storage.save(self, path)
 
+    def resume(
+        self,
+        model: Model,
+        *,
+        max_steps: int = 20_000,
+        tolerance: PyTree = None,
+        max_seconds: float | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
+    ) -> Fit:
+        """Resume the fit, also one that has converged, for example with a smaller tolerance.
+
+        It goes on as if it had never stopped: bit for bit, if it stopped after a multiple of ten
+        steps.
+
+        Arguments:
+            model: the model that was fitted.
+            max_steps, max_seconds: the most further steps, and seconds of steps.
+            tolerance: as in `pipla.fit`; by default that of the original fit.
+            callbacks, progress: as in `pipla.run`.
+        """
+        from pipla.fitting.fitter import resume  # which needs to know what a fit is
+
+        return resume(
+            self,
+            model,
+            max_steps=max_steps,
+            tolerance=tolerance,
+            max_seconds=max_seconds,
+            callbacks=callbacks,
+            progress=progress,
+        )
+
     def __repr__(self) -> str:
         theta, error = _trees.brief(self.theta), _trees.brief(self.theta_stderr)
         verdict = "converged" if self.converged else "NOT converged"
@@ -169,6 +206,7 @@ def fit_of(
     reasons: tuple[str, ...],
     num_particles: int,
     converged: bool,
+    standing: Standing,
 ) -> Fit:
     """The answer of a run that has ended; its doubts become warnings."""
     as_theta = functools.partial(_like, theta)
@@ -210,6 +248,7 @@ def fit_of(
         step_size=float(given("step_size", algorithm.numbers()["step_size"])),
         algorithm=algorithm,
         record=Record.of(observer),
+        standing=standing,
         versions=provenance(),
     )
 
