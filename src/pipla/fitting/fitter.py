@@ -15,6 +15,7 @@ from pipla.algorithms import IRPL
 from pipla.algorithms.base import Algorithm, given
 from pipla.algorithms.interwoven import longest_moves
 from pipla.engine.chunk import Program, start
+from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import Driver, History, refuse_after_fork
 from pipla.engine.hooks import Callback, Every, View
 from pipla.engine.result import (
@@ -105,7 +106,9 @@ def fit(
     watch = _Watch(model, theta, particles, wanted, max_seconds)
     program = Program(model, as_dtype(Paired(algorithm), particles), key)
     history = History(start(program, theta, particles, False))
-    return _drive(program, algorithm, history, watch, [], max_steps, hooks)
+    found = _drive(program, algorithm, history, watch, [], max_steps, hooks)
+    warn_of(found.warnings)
+    return found
 
 
 def resume(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Algorithm, given
 from pipla.engine import storage
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
@@ -176,7 +175,7 @@ class Fit:
         """
         from pipla.fitting.fitter import resume  # which needs to know what a fit is
 
-        return resume(
+        resumed = resume(
             self,
             model,
             max_steps=max_steps,
@@ -185,6 +184,8 @@ class Fit:
             callbacks=callbacks,
             progress=progress,
         )
+        warn_of(resumed.warnings)
+        return resumed
 
     def __repr__(self) -> str:
         theta, error = _trees.brief(self.theta), _trees.brief(self.theta_stderr)
@@ -208,7 +209,7 @@ def fit_of(
     converged: bool,
     standing: Standing,
 ) -> Fit:
-    """The answer of a run that has ended; its doubts become warnings."""
+    """The answer of a run that has ended."""
     as_theta = functools.partial(_like, theta)
     error = np.sqrt(np.diagonal(estimate.covariance) + estimate.mcse**2)
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
@@ -217,8 +218,6 @@ def fit_of(
         _like(x, values) for values in answer_for_x(observer, estimate.burn_in)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
-    for sentence in doubts:
-        warnings.warn(sentence, ConvergenceWarning, stacklevel=3)
     trace: Both = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
     return Fit(
         theta=as_theta(estimate.theta),
