@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def summary_of(result: Result, most: int) -> str:
     """The table of `Result.summary`."""
     label = "" if result.algorithm is None else f"{result.algorithm.label}: "
-    count = _trees.num_particles(result.particles)
+    count = _trees.num_particles(_trees.split(result.particles)[0])
     lines = [
         f"{label}{result.status.value} after {result.num_steps} steps of {count} particles "
         f"({result.seconds:.1f} s, {result.compile_seconds:.1f} s to compile)"
@@ -56,7 +56,7 @@ def summary_of(result: Result, most: int) -> str:
 def figure_of(result: Result, most: int) -> Figure:
     """The figure of `Result.plot`."""
     traces = rows_of(result.theta_trace)
-    names = numbers_of("theta", [result.theta_last], traces.shape[1]).names
+    names = numbers_of("theta", [_trees.first(result.theta_trace)]).names
     first = min(result.burn_in, len(traces) - 1)
     series = [
         series_of(name, {"theta": trace}, first, float(trace[first:].mean(dtype=np.float64)))
@@ -112,4 +112,5 @@ def _samples(result: Result) -> PyTree:
     saved = jax.tree.map(lambda leaf: leaf[before:], result.saved_particles)
     if jax.tree.leaves(saved) and len(jax.tree.leaves(saved)[0]):
         return saved
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], result.particles)
+    learned = _trees.split(result.particles)[0]
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], learned)

@@ -211,6 +211,8 @@ class _Watch(Every):
         self.tolerance, self.max_seconds = tolerance, max_seconds
         self.step_too_long, self.why, self.converged = False, "", False
         self.artefacts: tuple[str, ...] = ()
+        # Of the last verdict that the step is too long, and of the one before its last change.
+        self._bias: np.ndarray | None = None
         self._last_bias: np.ndarray | None = None
         self._model, self._since, self._next = model, 0, FIRST_VERDICT
 
@@ -235,6 +237,7 @@ class _Watch(Every):
 
     def begin_again(self, step: int) -> None:
         """After a change of the step size."""
+        self._last_bias = self._bias
         self._since, self._next, self.step_too_long = step, step + FIRST_VERDICT, False
 
     def __call__(self, view: View) -> str | None:
@@ -252,7 +255,7 @@ class _Watch(Every):
         if estimate.step_too_long:
             self.step_too_long, self.why = True, _bias_sentence(estimate, self.names)
             self.artefacts = self._follow_the_step(estimate)
-            self._last_bias = estimate.bias
+            self._bias = estimate.bias
             return self.why
         if not estimate.open_points:
             self.converged = True

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.views import rows_of, series_of
 from pipla.fitting.summary import theta_numbers, x_numbers
+from pipla.fitting.verdict import ORDER
 from pipla.report.run_figure import (
     MOST_MARGINALS,
     Marginal,
@@ -57,7 +58,11 @@ def _series(
     means = [float(trace.mean()) for trace in settled]
     errors = [float(monte_carlo_error(trace)) for trace in settled]
     step_sizes = StepSizes(
-        fit.step_size, (means[0], means[1], estimate), (errors[0], errors[1], mcse), stderr
+        step_size=fit.step_size,
+        estimates=(means[0], means[1], estimate),
+        errors=(errors[0], errors[1], mcse),
+        stderr=stderr,
+        order=ORDER,
     )
     traces = {"step size": coarse, "half of it": fine}
     return series_of(

@@ -121,7 +121,7 @@ class Standing:
     Attributes:
         snapshot: the state of the two runs, and the key.
         since, next_verdict: the first step of this step size, and the step of the next verdict.
-        last_bias: what the last change of the step size did to theta; `None` before the first.
+        last_bias: the bias of theta before the last change of the step size; `None` without one.
         tolerance: that was asked for; `None` for a tenth of the standard error.
         artefacts: the parts of theta that follow the step size.
         halvings: for each time the step size was halved, why.

@@ -26,6 +26,7 @@ class StepSizes(NamedTuple):
     estimates: tuple[float, float, float]
     errors: tuple[float, float, float]  # of Monte Carlo
     stderr: float  # of the maximiser
+    order: float  # the power of the step size that the bias is proportional to
 
 
 class Series(NamedTuple):
@@ -145,7 +146,9 @@ def _draw_step_sizes(axis: Any, step_sizes: StepSizes) -> None:
     if np.isfinite(step_sizes.stderr):
         width = step_sizes.stderr / 10
         axis.axhspan(estimates[2] - width, estimates[2] + width, color=BLUE, alpha=0.15, lw=0)
-    axis.plot(places, estimates, color=GREY, lw=1, ls="--")
+    curve = np.linspace(0.0, 1.0, 40)
+    bias = (estimates[0] - estimates[2]) * curve**step_sizes.order
+    axis.plot(size * curve, estimates[2] + bias, color=GREY, lw=1, ls="--")
     dots = zip(places, estimates, step_sizes.errors, (ORANGE, BLUE, "black"), strict=True)
     for place, estimate, error, colour in dots:
         axis.errorbar(place, estimate, error, color=colour, fmt="o", ms=4, capsize=3)
