@@ -21,12 +21,13 @@ import pipla
 from pipla._extras import MissingExtraError
 from pipla.engine import packing
 from pipla.engine.diagnostics import autocorrelation
+from pipla.engine.result import OtherModelWarning
 from pipla.engine.storage import DamagedResultError
+from pipla.fitting import fitter, plots
 from pipla.fitting import page as page_of_fit
-from pipla.fitting import plots
 from pipla.fitting.record import Record
 from pipla.fitting.summary import columns_of
-from pipla.fitting.verdict import answer_for_x
+from pipla.fitting.verdict import Estimate, answer_for_x
 from pipla.report import inference_data as arviz_door
 from pipla.report.numbers import aligned, numbers_of
 
@@ -241,6 +242,29 @@ def test_doubts_are_warnings_that_point_to_the_caller(fit):
     with pytest.warns(pipla.ConvergenceWarning, match="not converged") as caught:
         fitted(300)
     assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_the_same_step_size_after_a_resume_is_not_taken_for_a_changed_one():
+    # Parts whose bias a change of the step size does not reduce are named as artefacts. A fit that
+    # stopped with a step that is too long has not changed it.
+    one = {"theta": {"levels of the groups": jnp.zeros(4), "place": jnp.zeros(())}}
+    watch = fitter._Watch(model(), one["theta"], {"w": jnp.zeros((4, 3))}, None, None)
+    five = np.ones(5)
+    estimate = Estimate(0, five, five, 0 * five, np.eye(5), 0.01 * five, (0.0, 0.0, 1.0), ())
+    watch._bias = estimate.bias
+    assert watch._follow_the_step(estimate) == ()
+    watch.begin_again(300)
+    assert len(watch._follow_the_step(estimate)) == 5
+    assert watch._follow_the_step(estimate._replace(bias=0.5 * five)) == ()
+
+
+def test_another_model_is_noticed(fit):
+    term = pipla.prox.LaplaceLocation(1.0).on(theta="place", x="w")
+    other = pipla.Model(smooth, term, data=jnp.asarray([5.0, 1.5, 1.0]))
+    with pytest.warns(OtherModelWarning, match="not the one that this result was made with") as got:
+        fit.resume(other, max_steps=1)
+    (warning,) = [each for each in got if each.category is OtherModelWarning]
+    assert warning.filename == __file__
 
 
 def test_a_fit_is_not_resumed_as_a_run(fit, tmp_path):
@@ -459,6 +483,31 @@ def test_the_figure_of_a_run(run):
     assert len(figure.axes) == 2 + 3
     assert titles(figure) == ["trace", "autocorrelation", "x[0]", "x[1]", "x[2]"]
     dataclasses.replace(run, saved_particles=None).plot().savefig(io.BytesIO(), format="png")
+
+
+class Shifted(eqx.Module):
+    shift: jax.Array
+    function: object = jnp.tanh
+    power: int = 2
+
+
+@pytest.mark.usefixtures("arviz")
+def test_a_run_of_modules_is_shown_without_their_settings():
+    found = pipla.run(
+        pipla.Model(lambda theta, x, data: jnp.sum((x.shift - theta.shift) ** 2 + x.shift**2) / 2),
+        pipla.PGD(0.1),
+        theta=Shifted(jnp.zeros(3)),
+        particles=Shifted(jnp.ones((4, 3))),
+        num_steps=30,
+        key=jax.random.key(0),
+        check=False,
+    )
+    rows = [line.split()[0] for line in found.summary().splitlines() if ".shift[" in line]
+    assert rows == [f"{name}.shift[{i}]" for name in ("theta", "x") for i in range(3)]
+    assert len(found.plot(most=2).axes) == 2 * 2 + 3
+    groups = found.to_arviz()
+    assert groups["posterior"]["x.shift"].shape == (1, 4, 3)
+    assert groups["theta"]["theta.shift"].shape == (1, 15, 3)
 
 
 def test_autocorrelation_of_series_that_can_be_done_by_hand():
