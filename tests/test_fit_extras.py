@@ -25,6 +25,7 @@ from pipla.engine.result import OtherModelWarning
 from pipla.engine.storage import DamagedResultError
 from pipla.fitting import fitter, plots
 from pipla.fitting import page as page_of_fit
+from pipla.fitting.observer import Look, Observer
 from pipla.fitting.record import Record
 from pipla.fitting.summary import columns_of
 from pipla.fitting.verdict import Estimate, answer_for_x
@@ -111,6 +112,16 @@ def test_what_was_seen_comes_back_as_it_was_seen(fit):
     again = answer_for_x(seen, fit.burn_in)
     shown = (fit.x_mean, fit.x_sd, *fit.x_interval)
     assert_same(tuple(again), tuple(tree["w"] for tree in shown))
+
+
+def test_a_run_that_was_interrupted_at_once_has_a_record():
+    seen = Observer(3, np.random.default_rng(0))
+    seen.add(Look(2, np.zeros((2, 4, 3))))
+    record = Record.of(seen)
+    record.check(4, 3, 5)
+    assert_same(Record.of(record.observer()), record)
+    with pytest.raises(DamagedResultError, match="looks has shape"):
+        record.check(5, 3, 5)
 
 
 def members_of(folder):

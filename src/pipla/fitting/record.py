@@ -46,15 +46,15 @@ class Record:
         """What an observer has seen until now; it has looked at least once."""
         looks, blocks, scores = observer.looks, observer.blocks, observer.scores
         return cls(
-            look_steps=np.asarray([look.step for look in looks]),
+            look_steps=np.asarray([look.step for look in looks], np.int64),
             looks=np.stack([look.particles for look in looks]),
             block_steps=np.asarray([(block.first, block.last) for block in blocks]),
             block_counts=np.asarray([block.number for block in blocks], np.float64),
             block_means=np.stack([block.mean for block in blocks]),
             block_squares=np.stack([block.squares for block in blocks]),
-            mean_steps=np.asarray([step for step, _ in observer.means]),
+            mean_steps=np.asarray([step for step, _ in observer.means], np.int64),
             means=np.stack([pair for _, pair in observer.means]),
-            score_steps=np.asarray([step for step, _ in scores]),
+            score_steps=np.asarray([step for step, _ in scores], np.int64),
             score_covariances=np.asarray([[f.covariance for f in forms] for _, forms in scores]),
             score_hessians=np.asarray([[f.hessian for f in forms] for _, forms in scores]),
             every=observer._every,
@@ -89,10 +89,11 @@ class Record:
 
     def check(self, num_particles: int, size: int, parameters: int) -> None:
         """Raise `DamagedResultError` where the arrays do not fit these numbers or each other."""
-        blocks, scores = len(self.block_steps), np.shape(self.score_covariances)
-        forms = scores[1] if len(scores) == 4 else 0
-        looks, means = len(self.look_steps), len(self.mean_steps)
-        square = (len(self.score_steps), forms, parameters, parameters)
+        looks, blocks, means = len(self.look_steps), len(self.block_steps), len(self.mean_steps)
+        scores, axes = len(self.score_steps), np.shape(self.score_covariances)
+        forms = axes[1] if len(axes) == 4 else 0
+        # A run that was interrupted before its first look has no scores, in no form.
+        square = (scores, forms, parameters, parameters) if scores else (0,)
         expected: dict[str, tuple[Any, ...]] = {
             "look_steps": ("i", looks),
             "looks": ("f", looks, 2, num_particles, size),
@@ -102,7 +103,7 @@ class Record:
             "block_squares": ("f", blocks, 2, size),
             "mean_steps": ("i", means),
             "means": ("f", means, 2, 2, len(Observer(size, np.random.default_rng(0)).watched)),
-            "score_steps": ("i", len(self.score_steps)),
+            "score_steps": ("i", scores),
             "score_covariances": ("f", *square),
             "score_hessians": ("f", *square),
         }
