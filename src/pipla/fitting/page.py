@@ -29,7 +29,7 @@ CAPTION = (
 
 def write_report(fit: Fit, path: str | Path) -> Path:
     """Write the page of `Fit.report`."""
-    target = Path(path)
+    target = _files.checked_path("path", path)
     theta, x = theta_numbers(fit), x_numbers(fit, MOST_X)
     caption = f"The first {MOST_X} of {x.total} numbers." if x.total > MOST_X else ""
     sections = [
