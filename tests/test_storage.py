@@ -755,6 +755,8 @@ def test_an_impossible_path_holds_nothing(path):
 
 
 def test_only_results_are_saved(tmp_path):
-    with pytest.raises(TypeError, match=r"result must be a pipla.Result or SweepResult, got dict"):
+    with pytest.raises(
+        TypeError, match=r"result must be a pipla.Result, SweepResult or Fit, got dict"
+    ):
         storage.save({}, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -50,16 +50,29 @@ def monte_carlo_error(trace: ArrayLike) -> NDArray[np.floating]:
     n = len(values)
     if n < 4:
         return np.full(values.shape[1:], np.nan)
-    spectrum = np.fft.rfft(values - values.mean(axis=0), 2 * n, axis=0)
-    covariance = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=0)[:n] / n
-    variance = covariance[0]
-    times = 2 * np.cumsum(covariance / np.where(variance > 0, variance, 1.0), axis=0) - 1
+    variance, correlation = _variance_and_correlation(values)
+    times = 2 * np.cumsum(correlation, axis=0) - 1
     lags = np.arange(n).reshape(-1, *(1,) * variance.ndim)
     window = np.argmax((lags >= 3 * times) | (lags == n - 1), axis=0)
     # The largest time on the way: sums that oscillate are not cut at their smallest.
     longest = np.take_along_axis(np.maximum.accumulate(times, axis=0), window[None], axis=0)[0]
     share = np.maximum(longest, 1.0) * (1 + (2 * window + 1) / n) / n
     return np.sqrt(variance * share / np.maximum(1 - share, 0.5))
+
+
+def autocorrelation(trace: ArrayLike) -> NDArray[np.floating]:
+    """The autocorrelation of a series (leading axis: time) at the lags 0, 1, …; 0 of a constant."""
+    return _variance_and_correlation(np.asarray(trace, dtype=np.float64))[1]
+
+
+def _variance_and_correlation(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    n = len(values)
+    spectrum = np.fft.rfft(values - values.mean(axis=0), 2 * n, axis=0)
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=0)[:n] / n
+    variance = covariance[0]
+    return variance, covariance / np.where(variance > 0, variance, 1.0)
 
 
 def still_moving(trace: ArrayLike, travelled: ArrayLike = 0.0) -> bool:

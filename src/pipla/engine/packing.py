@@ -33,7 +33,16 @@ Arrays = dict[str, np.ndarray]
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    names = kind._fields if _is_named_tuple(kind) else [f.name for f in dataclasses.fields(kind)]
+    return {name: hints[name] for name in names}
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _has_fields(kind: Any) -> bool:
+    return _is_named_tuple(kind) or (isinstance(kind, type) and dataclasses.is_dataclass(kind))
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
@@ -51,13 +60,21 @@ def _is(hint: Any, kind: type[Any]) -> bool:
 
 
 def _items(hint: Any) -> Any:
-    """The type of the items of a list, tuple or dict of plain values; `None` for all others."""
+    """The type of the items of a list, tuple or dict of plain values; `None` for all others.
+
+    The items may be such lists and tuples themselves.
+    """
     arguments, origin = get_args(hint), get_origin(hint)
-    if origin is dict and arguments[0] is str and arguments[1] in _SCALARS:
+    if origin is dict and arguments[0] is str and _is_plain(arguments[1]):
         return arguments[1]
-    if origin in (list, tuple) and arguments[0] in _SCALARS and arguments[1:] in ((), (...,)):
+    one_type = arguments[1:] == (...,) or all(each == arguments[0] for each in arguments)
+    if origin in (list, tuple) and one_type and _is_plain(arguments[0]):
         return arguments[0]
     return None
+
+
+def _is_plain(hint: Any) -> bool:
+    return hint in _SCALARS or _items(hint) is not None
 
 
 def encode(hint: Any, name: str, value: Any, arrays: Arrays) -> Any:
@@ -73,7 +90,7 @@ def encode(hint: Any, name: str, value: Any, arrays: Arrays) -> Any:
         return value.value
     if _is(hint, Algorithm):
         return _pack_algorithm(value, arrays)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if _has_fields(hint):
         hints = _hints(hint)
         return {key: encode(of, key, getattr(value, key), arrays) for key, of in hints.items()}
     item = _items(hint)
@@ -95,15 +112,15 @@ def decode(hint: Any, name: str, packed: Any, arrays: Arrays) -> Any:
         return hint(packed)
     if _is(hint, Algorithm):
         return _unpack_algorithm(packed, arrays)[0]
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if _has_fields(hint):
         return _decode_fields(hint, name, packed, arrays)
     item = _items(hint)
     if item is not None:
         container: Any = get_origin(hint)
         if container is dict and type(packed) is dict:
-            return {key: _scalar(item, name, child, arrays) for key, child in packed.items()}
+            return {key: decode(item, name, child, arrays) for key, child in packed.items()}
         if container is not dict and type(packed) is list:
-            return container(_scalar(item, name, child, arrays) for child in packed)
+            return container(decode(item, name, child, arrays) for child in packed)
         raise DamagedResultError(f"{name} is {_brief(packed)}.")
     tree = _unpack(packed, arrays)
     return tuple(tree) if get_origin(hint) is tuple and type(tree) is list else tree

@@ -9,14 +9,14 @@ import hashlib
 import platform
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _trees
+from pipla import _checks, _trees
 from pipla._version import __version__
 from pipla.algorithms.base import Algorithm
 from pipla.engine.batches import LargeParts
@@ -26,6 +26,9 @@ from pipla.models.model import Model
 
 #: The fingerprint of an array takes at most this many of its numbers.
 SAMPLE = 2**20
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Status(enum.Enum):
@@ -116,6 +119,34 @@ class Result:
         from pipla.engine.storage import save  # which needs to know what a result is
 
         return save(self, path)
+
+    # What shows a result is imported where it is used, because it needs to know what a result is.
+
+    def summary(self, most: int = 12) -> str:
+        """A table of `most` numbers of theta and of x, at 80 columns."""
+        from pipla.engine.views import summary_of
+
+        return summary_of(self, _checks.integer("most", most, least=1))
+
+    def plot(self, most: int = 5) -> Figure:
+        """A matplotlib figure: traces of `most` numbers of theta, autocorrelations, marginals of x.
+
+        The marginals are of the particles saved after burn-in; without those, of the last ones.
+        """
+        from pipla.engine.views import figure_of
+
+        return figure_of(self, _checks.integer("most", most, least=1))
+
+    def to_arviz(self) -> Any:
+        """The draws for ArviZ: a `DataTree`, or an `InferenceData` for ArviZ before 1.
+
+        The group `posterior` holds the particles that were saved after burn-in, as chains; without
+        them the last particles, as draws of one chain. The group `theta` holds theta's trace after
+        burn-in, as one chain.
+        """
+        from pipla.engine.views import draws_of
+
+        return draws_of(self)
 
     def __repr__(self) -> str:
         title = "" if self.algorithm is None else f"{self.algorithm.label}: "

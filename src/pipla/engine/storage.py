@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,22 @@ _OLD_NAMES = ("result.json", "arrays.npz")
 _CLASSES: dict[str, type[Any]] = {"result": Result, "sweep": SweepResult}
 #: The largest count of steps that a run can have.
 _MOST_STEPS = 2**31 - 1
+#: What the methods of other kinds of results rely on, by class.
+_CHECKS: dict[type[Any], Callable[[Any], None]] = {}
 
 
-def save(result: Result | SweepResult, path: str | Path) -> Path:
+def register(kind: str, of: type[Any], check: Callable[[Any], None]) -> None:
+    """Have `save` and `load` know another kind of result.
+
+    Arguments:
+        kind: its name in files.
+        of: its class, a dataclass whose fields hold numbers, text and pytrees of arrays.
+        check: raises `DamagedResultError` where the fields of a loaded one contradict each other.
+    """
+    _CLASSES[kind], _CHECKS[of] = of, check
+
+
+def save(result: Any, path: str | Path) -> Path:
     """Write a result to a folder of its own, in one step; an earlier result there is replaced.
 
     Raises:
@@ -45,10 +59,10 @@ def save(result: Result | SweepResult, path: str | Path) -> Path:
     """
     target = _files.checked_path("path", path)
     arrays: Arrays = {}
-    kind = next((name for name, of in _CLASSES.items() if isinstance(result, of)), None)
+    kind = _kind_of(result)
     if kind is None:
         raise TypeError(
-            f"result must be a pipla.Result or SweepResult, got {type(result).__name__}."
+            f"result must be a pipla.Result, SweepResult or Fit, got {type(result).__name__}."
         )
     fields = encode(_CLASSES[kind], kind, result, arrays)
     content = {"format": FORMAT, "kind": kind, "fields": fields}
@@ -77,8 +91,8 @@ def save(result: Result | SweepResult, path: str | Path) -> Path:
     return target
 
 
-def load(path: str | Path) -> Result | SweepResult:
-    """Read what `Result.save` or `SweepResult.save` wrote, and return it.
+def load(path: str | Path) -> Any:
+    """Read what the `save` of a `Result`, a `SweepResult` or a `Fit` wrote, and return it.
 
     This is safe on files from strangers: nothing is executed or unpacked, and the memory it takes
     is about the size of the file.
@@ -114,11 +128,12 @@ def load(path: str | Path) -> Result | SweepResult:
 
 
 def load_result(path: str | Path) -> Result:
-    """The result of a run; an error that says how to resume it if it is a sweep."""
+    """The result of a run; an error that says how to resume it if it is a sweep or a fit."""
     result = load(path)
     if not isinstance(result, Result):
         raise TypeError(
-            f"{str(path)!r} holds a sweep; resume it with `pipla.load(path).resume(model, ...)`."
+            f"{str(path)!r} holds a {_kind_of(result)}; resume it with "
+            "`pipla.load(path).resume(model, ...)`."
         )
     return result
 
@@ -131,6 +146,10 @@ def stored_numbers(result: Result | str | Path) -> dict[str, Any]:
     """
     found = result if isinstance(result, Result) else load_result(result)
     return found.numbers if found.algorithm is None else numbers_of(found.algorithm)
+
+
+def _kind_of(result: Any) -> str | None:
+    return next((kind for kind, of in _CLASSES.items() if isinstance(result, of)), None)
 
 
 def _check_ours(target: Path) -> None:
@@ -162,7 +181,7 @@ def _read_format_1(folder: Path) -> tuple[Any, Arrays]:
         return content, archive.read_npz(file)
 
 
-def _result_of(content: Any, arrays: Arrays) -> Result | SweepResult:
+def _result_of(content: Any, arrays: Arrays) -> Any:
     if type(content) is not dict or type(content.get("format")) is not int:
         raise DamagedResultError("it has no format.")
     if content["format"] != FORMAT:
@@ -174,7 +193,7 @@ def _result_of(content: Any, arrays: Arrays) -> Result | SweepResult:
     result = decode(_CLASSES[content["kind"]], "result", content["fields"], arrays)
     if arrays:
         raise DamagedResultError(f"it has arrays that nothing names: {sorted(arrays)[0]!r}.")
-    _check_consistent(result)
+    _CHECKS.get(type(result), _check_consistent)(result)
     return result
 
 

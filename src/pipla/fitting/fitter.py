@@ -15,14 +15,22 @@ from pipla.algorithms import IRPL
 from pipla.algorithms.base import Algorithm, given
 from pipla.algorithms.interwoven import longest_moves
 from pipla.engine.chunk import Program, start
+from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import Driver, History, refuse_after_fork
 from pipla.engine.hooks import Callback, Every, View
-from pipla.engine.result import Status
+from pipla.engine.result import (
+    Snapshot,
+    Status,
+    restored,
+    snapshot_of,
+    warn_of_other_model,
+)
 from pipla.engine.run import as_dtype, checked_callbacks
 from pipla.engine.save import Save
 from pipla.fitting.information import scores_of
 from pipla.fitting.observer import Look, Observer
 from pipla.fitting.pairs import Paired
+from pipla.fitting.record import Standing
 from pipla.fitting.result import Fit, fit_of
 from pipla.fitting.verdict import LARGEST_BIAS, Estimate, judge
 from pipla.models.model import Model, checked_point
@@ -96,25 +104,79 @@ def fit(
     algorithm = IRPL(STEP_SIZE)
     algorithm.check(theta, particles)
     watch = _Watch(model, theta, particles, wanted, max_seconds)
-    save = Save(moments_every=None)
-    reasons: list[str] = []
     program = Program(model, as_dtype(Paired(algorithm), particles), key)
     history = History(start(program, theta, particles, False))
+    found = _drive(program, algorithm, history, watch, [], max_steps, hooks)
+    warn_of(found.warnings)
+    return found
+
+
+def resume(
+    fit: Fit,
+    model: Model,
+    *,
+    max_steps: int,
+    tolerance: PyTree,
+    max_seconds: float | None,
+    callbacks: Sequence[Callback],
+    progress: bool | None,
+) -> Fit:
+    """What `Fit.resume` returns."""
+    refuse_after_fork()
+    if fit.algorithm is None:
+        raise ValueError("the algorithm of this fit is not in its file, so that it cannot resume.")
+    max_steps = _checks.integer("max_steps", max_steps, least=1)
+    if max_seconds is not None:
+        _checks.positive("max_seconds", _checks.real("max_seconds", max_seconds))
+        max_seconds += fit.seconds
+    hooks = checked_callbacks(callbacks, progress)
+    standing = fit.standing
+    theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), fit.theta_trace.fine)
+    theta, particles = checked_point(model, theta, jax.tree.map(jnp.asarray, fit.particles))
+    wanted = standing.tolerance if tolerance is None else _wanted(tolerance, theta)
+    watch = _Watch(model, theta, particles, wanted, max_seconds)
+    watch.take_up(fit)
+    algorithm = fit.algorithm
+    program = Program(model, as_dtype(Paired(algorithm), particles), standing.snapshot.key())
+    history = History(
+        restored(standing.snapshot, start(program, theta, particles, False)),
+        fit.num_steps,
+        traces=(fit.theta_trace,),
+        seconds=fit.seconds,
+        compile_seconds=fit.compile_seconds,
+    )
+    warn_of_other_model(standing.snapshot, model, stacklevel=4)
+    until = fit.num_steps + max_steps
+    return _drive(program, algorithm, history, watch, list(standing.halvings), until, hooks)
+
+
+def _drive(
+    program: Program,
+    algorithm: Algorithm,
+    history: History,
+    watch: _Watch,
+    halvings: list[str],
+    until: int,
+    hooks: Sequence[Callback],
+) -> Fit:
+    """Steps until all is known well enough or step `until`; the step is halved where it must be."""
+    save = Save(moments_every=None)
     while True:
         driver = Driver(program, save, 0)
-        history, status, message = driver.drive(history, max_steps, [*hooks, watch])
-        halved_enough = len(reasons) == MOST_HALVINGS or bool(watch.artefacts)
-        too_late = history.step + FIRST_VERDICT > max_steps
+        history, status, message = driver.drive(history, until, [*hooks, watch])
+        halved_enough = len(halvings) == MOST_HALVINGS or bool(watch.artefacts)
+        too_late = history.step + FIRST_VERDICT > until
         if status is not Status.STOPPED or not watch.step_too_long or halved_enough or too_late:
             break
         algorithm = algorithm.rescaled(0.5)
-        program = Program(model, as_dtype(Paired(algorithm), particles), key)
-        reasons.append(f"after {history.step} steps the step size was halved: {watch.why}")
+        particles = history.carry.state.particles
+        program = Program(program.model, as_dtype(Paired(algorithm), particles), program.key)
+        halvings.append(f"after {history.step} steps the step size was halved: {watch.why}")
         watch.begin_again(history.step)
     watch.look(history.step, history.carry.state.particles)
     return fit_of(
-        model,
-        theta,
+        program.model,
+        history.carry.state.theta.fine,
         algorithm,
         history,
         status,
@@ -123,9 +185,10 @@ def fit(
         watch.observer,
         watch.names,
         watch.artefacts,
-        (_choices(algorithm), *reasons),
-        _trees.num_particles(particles),
+        (_choices(algorithm), *halvings),
+        _trees.num_particles(history.carry.state.particles),
         watch.converged,
+        watch.standing(snapshot_of(history.carry, program.key, save, program.model), halvings),
     )
 
 
@@ -148,11 +211,33 @@ class _Watch(Every):
         self.tolerance, self.max_seconds = tolerance, max_seconds
         self.step_too_long, self.why, self.converged = False, "", False
         self.artefacts: tuple[str, ...] = ()
+        # Of the last verdict that the step is too long, and of the one before its last change.
+        self._bias: np.ndarray | None = None
         self._last_bias: np.ndarray | None = None
         self._model, self._since, self._next = model, 0, FIRST_VERDICT
 
+    def take_up(self, fit: Fit) -> None:
+        """Be where an earlier fit ended."""
+        standing = fit.standing
+        self.observer = fit.record.observer()
+        self._since, self._next = standing.since, standing.next_verdict
+        self.artefacts, self._last_bias = standing.artefacts, standing.last_bias
+
+    def standing(self, snapshot: Snapshot, halvings: Sequence[str]) -> Standing:
+        """Where the fit stands, to be taken up later."""
+        return Standing(
+            snapshot=snapshot,
+            since=self._since,
+            next_verdict=self._next,
+            last_bias=self._last_bias,
+            tolerance=self.tolerance,
+            artefacts=self.artefacts,
+            halvings=tuple(halvings),
+        )
+
     def begin_again(self, step: int) -> None:
         """After a change of the step size."""
+        self._last_bias = self._bias
         self._since, self._next, self.step_too_long = step, step + FIRST_VERDICT, False
 
     def __call__(self, view: View) -> str | None:
@@ -170,7 +255,7 @@ class _Watch(Every):
         if estimate.step_too_long:
             self.step_too_long, self.why = True, _bias_sentence(estimate, self.names)
             self.artefacts = self._follow_the_step(estimate)
-            self._last_bias = estimate.bias
+            self._bias = estimate.bias
             return self.why
         if not estimate.open_points:
             self.converged = True

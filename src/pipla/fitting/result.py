@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla import _trees
-from pipla.algorithms.base import Algorithm
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla import _checks, _trees
+from pipla._extras import extra
+from pipla.algorithms.base import Algorithm, given
+from pipla.engine import storage
+from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import History
-from pipla.engine.result import Status
+from pipla.engine.hooks import Callback
+from pipla.engine.result import Status, provenance
 from pipla.fitting.observer import Observer
-from pipla.fitting.summary import summary_of
+from pipla.fitting.pairs import Both
+from pipla.fitting.record import Record, Standing
+from pipla.fitting.summary import columns_of, summary_of
 from pipla.fitting.verdict import Estimate, answer_for_x
 from pipla.models.model import Model
+from pipla.report.inference_data import inference_data, variables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Half of the width of a 95 % interval, in standard errors.
 Z = 1.959964
@@ -50,6 +60,11 @@ class Fit:
         num_steps, burn_in, num_particles: steps made, left out of the averages; particles.
         evaluations: of the gradient of the smooth potential, over all particles.
         seconds, compile_seconds: wall time of the steps, and of compiling.
+        step_size: the larger one, in units of the prior's own time.
+        algorithm: with all its numbers.
+        record: what was seen of x during the run.
+        standing: everything that `resume` needs.
+        versions: of pipla, jax and Python; and the device.
     """
 
     theta: PyTree
@@ -67,7 +82,7 @@ class Fit:
     warnings: tuple[str, ...]
     status: Status
     message: str
-    theta_trace: PyTree
+    theta_trace: Both
     particles: PyTree
     num_steps: int
     burn_in: int
@@ -75,11 +90,102 @@ class Fit:
     evaluations: int
     seconds: float
     compile_seconds: float
-    algorithm: Algorithm
+    step_size: float
+    algorithm: Algorithm | None
+    record: Record
+    standing: Standing
+    versions: dict[str, str]
+
+    @property
+    def x_samples(self) -> PyTree:
+        """Particles that were kept after burn-in, from time to time; axes: draws, particles, x."""
+        return _like(_trees.first(self.particles), self.record.fine_samples(self.burn_in))
 
     def summary(self, most: int = 12) -> str:
-        """A table of theta, of the parameters and of `most` elements of x, at 80 columns."""
-        return summary_of(self, most)
+        """A table of theta, of the parameters and of `most` numbers of x, at 80 columns."""
+        return summary_of(self, _checks.integer("most", most, least=1))
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with one row per number of theta, of the parameters and of x.
+
+        Its columns: `part` (theta, parameter or x), `estimate`, `std_error` (theta), `sd` (x),
+        `low` and `high`, the ends of an interval of probability `level`, `mcse` and `bias` (theta).
+        """
+        with extra("pandas", "to_pandas"):
+            import pandas
+        return pandas.DataFrame(columns_of(self)).set_index("name")
+
+    def plot(self, most: int = 5) -> Figure:
+        """A matplotlib figure: how `most` numbers of theta were found, and marginals of x.
+
+        For each number its traces at both step sizes, with burn-in and 95 % interval; the
+        autocorrelation of the trace; the estimates at both step sizes and at 0, with Monte-Carlo
+        errors, in a band of a tenth of the standard error. `figure.savefig("fit.png")` writes it.
+        """
+        from pipla.fitting.plots import figure_of  # which needs to know what a fit is
+
+        return figure_of(self, _checks.integer("most", most, least=1))
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page: warnings, tables, the figure, what was chosen.
+
+        Returns:
+            The path of the file, whose folder is made where it is missing.
+        """
+        from pipla.fitting.page import write_report
+
+        return write_report(self, path)
+
+    def to_arviz(self) -> Any:
+        """The draws for ArviZ: a `DataTree`, or an `InferenceData` for ArviZ before 1.
+
+        The group `posterior` holds x, with particles as chains. Theta is no draw of a posterior and
+        has other steps: the group `theta` holds its trace after burn-in, at the smaller step size
+        and as one chain (`az.plot_trace(data, group="theta")`).
+        """
+        samples = jax.tree.map(lambda leaf: np.swapaxes(leaf, 0, 1), self.x_samples)
+        trace = jax.tree.map(lambda leaf: leaf[self.burn_in :][None], self.theta_trace.fine)
+        groups = {"posterior": variables("x", samples), "theta": variables("theta", trace)}
+        return inference_data(groups)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fit to a folder of its own, in one step; `pipla.load` reads it."""
+        return storage.save(self, path)
+
+    def resume(
+        self,
+        model: Model,
+        *,
+        max_steps: int = 20_000,
+        tolerance: PyTree = None,
+        max_seconds: float | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
+    ) -> Fit:
+        """Resume the fit, also one that has converged, for example with a smaller tolerance.
+
+        It goes on as if it had never stopped: bit for bit, if it stopped after a multiple of ten
+        steps.
+
+        Arguments:
+            model: the model that was fitted.
+            max_steps, max_seconds: the most further steps, and seconds of steps.
+            tolerance: as in `pipla.fit`; by default that of the original fit.
+            callbacks, progress: as in `pipla.run`.
+        """
+        from pipla.fitting.fitter import resume  # which needs to know what a fit is
+
+        resumed = resume(
+            self,
+            model,
+            max_steps=max_steps,
+            tolerance=tolerance,
+            max_seconds=max_seconds,
+            callbacks=callbacks,
+            progress=progress,
+        )
+        warn_of(resumed.warnings)
+        return resumed
 
     def __repr__(self) -> str:
         theta, error = _trees.brief(self.theta), _trees.brief(self.theta_stderr)
@@ -101,8 +207,9 @@ def fit_of(
     reasons: tuple[str, ...],
     num_particles: int,
     converged: bool,
+    standing: Standing,
 ) -> Fit:
-    """The answer of a run that has ended; its doubts become warnings."""
+    """The answer of a run that has ended."""
     as_theta = functools.partial(_like, theta)
     error = np.sqrt(np.diagonal(estimate.covariance) + estimate.mcse**2)
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
@@ -111,9 +218,7 @@ def fit_of(
         _like(x, values) for values in answer_for_x(observer, estimate.burn_in)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
-    for sentence in doubts:
-        warnings.warn(sentence, ConvergenceWarning, stacklevel=3)
-    trace = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
+    trace: Both = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
     return Fit(
         theta=as_theta(estimate.theta),
         theta_interval=(low, high),
@@ -139,16 +244,23 @@ def fit_of(
         evaluations=6 * history.step * num_particles,
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
+        step_size=float(given("step_size", algorithm.numbers()["step_size"])),
         algorithm=algorithm,
+        record=Record.of(observer),
+        standing=standing,
+        versions=provenance(),
     )
 
 
 def _like(tree: PyTree, values: np.ndarray) -> PyTree:
-    """Numbers in a row in the shapes of a tree."""
+    """Numbers in a row in the shapes of a tree; leading axes stay."""
     leaves, structure = jax.tree.flatten(tree)
     ends = np.cumsum([leaf.size for leaf in leaves])
-    pieces = np.split(np.asarray(values, np.float64), ends[:-1])
-    shaped = [piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)]
+    pieces = np.split(np.asarray(values, np.float64), ends[:-1], axis=-1)
+    shaped = [
+        piece.reshape((*piece.shape[:-1], *leaf.shape))
+        for piece, leaf in zip(pieces, leaves, strict=True)
+    ]
     return jax.tree.unflatten(structure, shaped)
 
 
