@@ -73,6 +73,8 @@ class Curvature(NamedTuple):
         damped = self.hessian + jnp.diag(jnp.abs(self.gradient) / longest)
         size = jnp.sqrt(jnp.abs(jnp.diagonal(damped)))
         size = jnp.where(size > 0, size, 1.0)
+        if size.size == 1:  # which costs a program with a decomposition less
+            return jnp.clip(-DAMPING * gradient / size**2, -longest / 2, longest / 2)
         values, vectors = jnp.linalg.eigh(damped / size[:, None] / size[None])
         values = jnp.maximum(jnp.abs(values), 1e-3)
         step = -DAMPING * (vectors @ ((vectors.T @ (gradient / size)) / values)) / size

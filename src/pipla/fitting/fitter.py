@@ -25,7 +25,7 @@ from pipla.engine.result import (
     snapshot_of,
     warn_of_other_model,
 )
-from pipla.engine.run import as_dtype, checked_callbacks
+from pipla.engine.run import as_dtype, checked_callbacks, joined
 from pipla.engine.save import Save
 from pipla.fitting.information import scores_of
 from pipla.fitting.observer import Look, Observer
@@ -173,20 +173,24 @@ def _drive(
         program = Program(program.model, as_dtype(Paired(algorithm), particles), program.key)
         halvings.append(f"after {history.step} steps the step size was halved: {watch.why}")
         watch.begin_again(history.step)
-    watch.look(history.step, history.carry.state.particles)
+    state = history.carry.state
+    watch.look(history.step, state.particles)
+    estimate = watch.verdict([joined(history.traces, state.theta)])
+    if status is Status.COMPLETED and not estimate.open_points and not estimate.step_too_long:
+        watch.converged = True
     return fit_of(
         program.model,
-        history.carry.state.theta.fine,
+        state.theta.fine,
         algorithm,
         history,
         status,
         message,
-        watch.verdict(history.traces),
+        estimate,
         watch.observer,
         watch.names,
         watch.artefacts,
         (_choices(algorithm), *halvings),
-        _trees.num_particles(history.carry.state.particles),
+        _trees.num_particles(state.particles),
         watch.converged,
         watch.standing(snapshot_of(history.carry, program.key, save, program.model), halvings),
     )
@@ -245,7 +249,7 @@ class _Watch(Every):
             return None
         self.look(view.step, view.particles)
         scores = scores_of(self._model, view.theta.fine, view.particles.fine)
-        self.observer.scores.append((view.step, scores))
+        self.observer.add_scores(view.step, scores)
         if self.max_seconds is not None and view.seconds > self.max_seconds:
             return f"max_seconds = {self.max_seconds:g} were used up"
         if view.step < self._next:

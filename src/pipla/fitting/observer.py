@@ -15,6 +15,7 @@ MOST_SAMPLES = 2 * 10**7
 MOST_LOOKS = 400
 MOST_BLOCKS = 64
 MOST_MEANS = 2001
+MOST_SCORES = 501
 #: The most elements of x that are watched for mixing.
 MOST_WATCHED = 500
 
@@ -88,6 +89,15 @@ class Observer:
             if len(self.looks) > most:
                 self.looks, self._every = self.looks[::2], 2 * self._every
         self._seen += 1
+
+    def add_scores(self, step: int, scores: list[Scores]) -> None:
+        """What the particles of a step say of theta."""
+        self.scores.append((step, scores))
+        if len(self.scores) > MOST_SCORES:  # averages of two: only their mean is wanted
+            twos = zip(self.scores[::2], self.scores[1::2], strict=False)
+            self.scores = [
+                (b[0], [x.averaged(y) for x, y in zip(a[1], b[1], strict=True)]) for a, b in twos
+            ]
 
     def moments(self, burn_in: int) -> Block:
         """The moments of the blocks after burn-in."""
