@@ -6,10 +6,12 @@ $$ I = -\nabla^2 \log p_\theta(y) = E[\nabla_\theta^2 U] - \operatorname{Cov}[\n
 
 over the posterior of x. A strength is smooth in theta as it stands. A location is not: the
 almost-everywhere second derivative of $|x - \theta|$ is 0, and the identity would give nonsense.
-There are two ways out, and both are taken: non-centred coordinates, in which theta is in the
+There are two ways out: non-centred coordinates, $x = \theta + z$, in which theta is in the
 likelihood only, and $|x - \theta|$ rounded off over a part of the posterior's width. The first is
 accurate where the prior dominates, the second where the data do; elsewhere the two terms of the
-identity nearly cancel. Of the two answers, the one with less cancellation is the better.
+identity nearly cancel. Both are ends of one family, $x = w\theta + z$, with the score
+$w s_1 + (1-w) s_2$ and the Hessian $w^2 H_1 + (1-w)^2 H_2$ in a location. Of some weights, the one
+with the least cancellation is taken.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from pipla.prox.strength import Strength
 ROUNDED = 0.25
 #: Eigenvalues of the scaled information below this are 0: a flat direction.
 FLAT = 1e-3
+#: The weights w of the non-centred form that are tried for locations.
+WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1, 0.0)
 
 
 class Scores(NamedTuple):
@@ -60,15 +64,35 @@ def _scores_in_each_form(
 ) -> list[tuple[Array, Array]]:
     model = eqx.combine(fixed, arrays)
     terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
-    inner = [_inner(term) for term in terms]
-    is_location = [isinstance(term, LaplaceLocation | GaussianLocation) for term in inner]
-    forms = [tuple(not _is_smooth(term) for term in inner)]
-    if any(is_location):
-        forms.append(
-            tuple(move and not own for move, own in zip(forms[0], is_location, strict=True))
-        )
+    moves = tuple(not _is_smooth(_inner(term)) for term in terms)
     spread = jax.tree.map(lambda leaf: jnp.std(leaf, axis=0), particles)
-    return [_scores(model, terms, form, theta, particles, spread) for form in forms]
+    first = _derivatives(model, terms, moves, theta, particles, spread)
+    is_location = [isinstance(_inner(term), LaplaceLocation | GaussianLocation) for term in terms]
+    if not any(is_location):
+        return [_scores(*first)]
+    stays = tuple(move and not own for move, own in zip(moves, is_location, strict=True))
+    second = _derivatives(model, terms, stays, theta, particles, spread)
+    own = jax.tree.map(jnp.zeros_like, theta)
+    for term, mine in zip(terms, is_location, strict=True):
+        for path, _ in term.reach() if mine else ():
+            ones = jax.tree.map(jnp.ones_like, _trees.part("theta", own, path))
+            own = _trees.put_part(own, path, ones)
+    mask = ravel_pytree(own)[0]
+    return [_scores(*_mixed(weight, mask, first, second)) for weight in WEIGHTS]
+
+
+def _mixed(
+    weight: float, mask: Array, first: tuple[Array, Array], second: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """The derivatives for $x = w\\theta + z$; `mask` is 1 in the locations of theta."""
+    one = jnp.where(mask > 0, weight, 1.0)
+    two = jnp.where(mask > 0, 1 - weight, 0.0)
+    gradients = one[None] * first[0] + two[None] * second[0]
+    # Between a location and another part of theta the Hessian is linear in the weight.
+    hessian = one[:, None] * one[None] * first[1] + two[:, None] * two[None] * second[1]
+    mixed = (mask[:, None] > 0) ^ (mask[None] > 0)
+    linear = weight * first[1] + (1 - weight) * second[1]
+    return gradients, jnp.where(mixed, linear, hessian)
 
 
 def information(scores: list[list[Scores]]) -> Float[np.ndarray, "k k"]:
@@ -95,7 +119,13 @@ def covariance_of(information: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k
     return inverse / scale[:, None] / scale
 
 
-def _scores(
+def _scores(gradients: Array, hessian: Array) -> tuple[Array, Array]:
+    """The covariance of the score over the particles, and the mean Hessian."""
+    centred = gradients - jnp.mean(gradients, axis=0, keepdims=True)
+    return centred.T @ centred / (len(gradients) - 1), hessian
+
+
+def _derivatives(
     model: Model,
     terms: tuple[Term, ...],
     moves: tuple[bool, ...],
@@ -103,7 +133,7 @@ def _scores(
     particles: PyTree,
     spread: PyTree,
 ) -> tuple[Array, Array]:
-    """Covariance of the score and mean Hessian; the terms that `moves` names are non-centred."""
+    """The score of each particle and the mean Hessian; terms that `moves` names are non-centred."""
     flat, unravel = ravel_pytree(theta)
 
     def potential(moved: Array, x: PyTree) -> Array:
@@ -122,9 +152,7 @@ def _scores(
 
     gradients = jax.vmap(jax.grad(potential), in_axes=(None, 0))(flat, particles)
     hessians = jax.vmap(jax.hessian(potential), in_axes=(None, 0))(flat, particles)
-    centred = gradients - jnp.mean(gradients, axis=0, keepdims=True)
-    covariance = centred.T @ centred / (len(gradients) - 1)
-    return covariance, jnp.mean(hessians, axis=0)
+    return gradients, jnp.mean(hessians, axis=0)
 
 
 def _rounded_value(term: Term, theta: PyTree, x: PyTree, spread: PyTree) -> Array:
