@@ -231,7 +231,7 @@ class Langevin(Algorithm[State]):
         given("theta_scale", self.theta_scale)
         return Scales(
             jax.tree.broadcast(self.theta_scale, state.theta),
-            model.particle_scale(state.theta, state.particles),
+            model.particle_scale(state.theta, state.particles, self.gamma),
         )
 
     def gradients(self, state: State, model: Model) -> Gradients:

@@ -46,6 +46,9 @@ class Model(eqx.Module):
         metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
             which algorithms multiply their step in that leaf. `noncentred` sets it, so that a
             step keeps its length in the units of x whatever theta is.
+        longest_step: a function `(theta, x) -> pytree` with the longest step size, after the metric
+            has multiplied it, for each leaf of x; infinite for leaves without a bound.
+            `noncentred` sets it, so that no step is longer than the prior is wide.
 
     Example:
         >>> import jax.numpy as jnp, pipla
@@ -59,6 +62,7 @@ class Model(eqx.Module):
     nonsmooth: Term
     data: PyTree
     metric: Metric | None
+    longest_step: Metric | None
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Model(eqx.Module):
         nonsmooth: Term | None = None,
         data: PyTree = None,
         metric: Metric | None = None,
+        longest_step: Metric | None = None,
     ) -> None:
         if smooth is None and nonsmooth is None:
             raise ValueError(
@@ -77,8 +82,9 @@ class Model(eqx.Module):
             raise TypeError(
                 f"nonsmooth must be a term of pipla.prox, got {_describe(nonsmooth)}{hint}."
             )
-        if metric is not None and not callable(metric):
-            raise TypeError(f"metric must be a function (theta, x), got {type(metric).__name__}.")
+        for name, value in (("metric", metric), ("longest_step", longest_step)):
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be a function (theta, x), got {_describe(value)}.")
         # Lists of numbers and NumPy arrays become arrays once, here, and not at every call.
         _checks.resolution("data", data)  # before the conversion, which may lose the difference
         data = _checks.arrays("data", data)
@@ -87,6 +93,7 @@ class Model(eqx.Module):
         self.nonsmooth = Zero() if nonsmooth is None else nonsmooth
         self.data = data
         self.metric = metric
+        self.longest_step = longest_step
         own = self.smooth.sets_theta()
         for path, _ in self.nonsmooth.reach():
             if own is not None and path is not None and _trees.overlap(own, path):
@@ -140,11 +147,20 @@ class Model(eqx.Module):
         count = _trees.num_particles(particles)
         return Gradients(jax.tree.map(lambda g: g / count, for_theta), for_particles)
 
-    def particle_scale(self, theta: PyTree, particles: PyTree) -> PyTree:
-        """One number for each leaf of x: the metric at theta, or 1."""
-        if self.metric is None:
-            return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
-        return self.metric(theta, _trees.first(particles))
+    def particle_scale(
+        self, theta: PyTree, particles: PyTree, step_size: Array | None = None
+    ) -> PyTree:
+        """One number for each leaf of x: the metric at theta, or 1.
+
+        With a step size, small enough that their product is at most `longest_step`.
+        """
+        x = _trees.first(particles)
+        scale = _trees.ones_per_leaf(x) if self.metric is None else self.metric(theta, x)
+        if step_size is None or self.longest_step is None:
+            return scale
+        return jax.tree.map(
+            lambda m, most: jnp.minimum(m, most / step_size), scale, self.longest_step(theta, x)
+        )
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         r"""Theta where the mean potential over the particles is smallest, in closed form.
