@@ -160,10 +160,10 @@ def test_saved_resumed_and_swept(tmp_path):
         theta=THETA,
         particles=PARTICLES,
         num_steps=11,
-        keys=jax.random.split(jax.random.key(0), 2),
-        check=False,
+        key=jax.random.key(0),
     )
     assert np.all(np.isfinite(swept.theta))
+    assert np.ptp(swept.theta) > 0
 
 
 def test_with_missing_numbers_and_inside_other_wrappers():
@@ -178,30 +178,31 @@ def test_with_missing_numbers_and_inside_other_wrappers():
 
 
 def test_the_gradient_noise_widens_x_as_stated():
-    r"""Gaussian observations of x itself: Var x is $1 + \gamma h n/(2|B|)$ times too large.
+    r"""Gaussian observations of x itself: Var x is $1 + \gamma h n/(2|B|)$ = 21 times too large.
 
-    The factor is 3 here, measured over 4000 (nearly independent) samples of each of 100
-    particles: its error is below 1 %, and to first order in $\gamma h$ = .05 we ask for 10 %.
+    All particles see the same batches, so that only time averages: 20000 steps with a correlation
+    of 5 give the variance to 2.2 %. Five times that is 11 %; that the batches of an epoch (200
+    steps) are disjoint takes off some 5 % more.
     """
-    count, size, step = 400, 5, 0.05
+    count, size, step = 400, 2, 0.2
     data = np.random.default_rng(0).normal(size=count)
+    data = (data - data.mean()) / data.std()
     likelihood = Gaussian(pipla.operators.Dense(np.ones((count, 1))), data, 1.0)
-    model = pipla.Model(likelihood)
-    scheme = pipla.IPLA(step / count, theta_update="frozen", theta_noise=False)
-    width = {}
+    scheme = pipla.MYULA(step / count, smoothing=1.0)
+    variance = {}
     for name, algorithm in (("all", scheme), ("batch", pipla.Minibatch(scheme, size))):
         result = pipla.run(
-            model,
+            pipla.Model(likelihood),
             algorithm,
             theta=0.0,
-            particles=jnp.full((100, 1), data.mean()),
-            num_steps=4000,
+            particles=jnp.zeros((10, 1)),
+            num_steps=40_000,
             key=jax.random.key(0),
             check=False,
         )
-        width[name] = float(result.x_variance[0])
-    assert width["all"] * count == pytest.approx(1.0, rel=0.1)
-    assert width["batch"] / width["all"] == pytest.approx(1 + step * count / (2 * size), rel=0.1)
+        variance[name] = float(result.x_variance[0])
+    assert variance["all"] * count == pytest.approx(1 / (1 - step / 2), rel=0.05)
+    assert variance["batch"] / variance["all"] == pytest.approx(21, rel=0.2)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tuning: curvature against NumPy's eigenvalues, suggestions with reasons, broken conditions."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -357,3 +358,21 @@ def test_plain_numbers_and_arrays_of_scales_will_do():
     model = pipla.Model(lambda theta, x, _: jnp.sum((x - theta) ** 2), prox.L1())
     scale = jnp.array([1.0, 2.0, 0.5, 1.0])
     assert "0.5 to 2: as given" in str(tuning.suggest(model, jnp.zeros(D), CLOUD, scale))
+
+
+def test_adaptive_steps_bring_a_flat_theta_to_the_pace_of_x():
+    """Theta is 10⁴ times flatter than x: with P at most 1 it would take 10⁴ steps."""
+
+    def smooth(theta, x, data):
+        return 50.0 * jnp.sum((x - 1.0) ** 2) + 0.005 * (theta - 1.0) ** 2
+
+    result = pipla.run(
+        pipla.Model(smooth),
+        pipla.Adaptive(pipla.PIPGLA(1.0, theta_noise=False)),
+        theta=jnp.asarray(0.0),
+        particles=jnp.zeros((4, 3)),
+        num_steps=300,
+        key=jax.random.key(0),
+    )
+    assert abs(result.theta_last - 1.0) < 0.05
+    assert np.max(np.abs(np.diff(result.theta_trace))) < 0.0101  # but in short moves

@@ -28,6 +28,9 @@ from pipla.algorithms.wrappers.wrapper import (
 )
 from pipla.models.model import Model, hessian, theta_block, theta_parts, x_block
 
+#: The longest move of a part of theta with P > 1, relative to its length (or 1, for a short one).
+SHORT_MOVE = 0.01
+
 
 class AdaptiveState(WrapperState[InnerT]):
     """The inner state, and what is known of the curvature."""
@@ -46,7 +49,7 @@ class AdaptiveState(WrapperState[InnerT]):
 class Adaptive(Wrapper[AdaptiveState]):
     r"""An algorithm whose `step_size` and `theta_scale` follow the curvature of $g_1$.
 
-    $$ \gamma_n = \frac{f_n}{2 L_x}, \qquad P_n = \min\Bigl(\frac{L_x}{L_\theta}, 1\Bigr), \qquad
+    $$ \gamma_n = \frac{f_n}{2 L_x}, \qquad P_n = \frac{L_x}{L_\theta}, \qquad
        f_n = f_\infty + \frac{f_0 - f_\infty}{(1 + n/n_0)^2} $$
 
     with $L_x$, $L_\theta$ the stiffnesses of the diagonal blocks. In the metric of $P$ the whole
@@ -59,7 +62,9 @@ class Adaptive(Wrapper[AdaptiveState]):
     Each stiffness is the larger of the one just measured and `memory` (.98) times the last one: it
     is forgotten in about 50 steps unless measured again. In one step theta moves by at most
     $1/\sqrt{L_\theta}$ in each part: far from the data a likelihood is steep and hardly curved, and
-    a step of the size of its curvature would overshoot by orders of magnitude. A part is a leaf of
+    a step of the size of its curvature would overshoot by orders of magnitude. Where $P > 1$, theta
+    is flatter than x; its move is then at most .01, or 1 % of theta where that is more, unless
+    $P = 1$ would take it farther. A part is a leaf of
     theta, or all the arrays of a module that no term sets. Made for models with theta in their
     smooth part (`noncentred`).
 
@@ -117,12 +122,9 @@ class Adaptive(Wrapper[AdaptiveState]):
         share = fraction(state.age, self.first, self.last, self.change_after)
         stiffness = _or_one(state.stiffness)
         ratios = jax.tree.map(
-            lambda s: jnp.minimum(stiffness / jnp.where(s > 0, s, jnp.inf), 1.0),
-            state.theta_stiffness,
+            lambda s: jnp.where(s > 0, stiffness / _or_one(s), 1.0), state.theta_stiffness
         )
-        scheme = self._scheme(
-            share / (2 * stiffness), jax.tree.map(lambda p: jnp.where(p > 0, p, 1.0), ratios)
-        )
+        scheme = self._scheme(share / (2 * stiffness), ratios)
         inner, info = scheme.step(key, state.inner, model)
         theta = _by_part(
             _clipped_step,
@@ -130,6 +132,7 @@ class Adaptive(Wrapper[AdaptiveState]):
             state.theta,
             inner.theta,
             state.theta_stiffness,
+            ratios,
         )
         state = self._older(state, _trees.subtract(theta, state.theta))
         inner = scheme.with_theta(inner, theta)
@@ -198,11 +201,18 @@ def _unit(leaves: list[Array]) -> list[Array]:
     return [leaf / length for leaf in leaves]
 
 
-def _clipped_step(old: list[Array], new: list[Array], stiffness: list[Array]) -> list[Array]:
-    r"""`new`, but no farther from `old` than $1/\sqrt{L_\theta}$."""
+def _clipped_step(
+    old: list[Array], new: list[Array], stiffness: list[Array], ratios: list[Array]
+) -> list[Array]:
+    r"""`new`, but no farther from `old` than $1/\sqrt{L_\theta}$, and less where $P > 1$."""
     move = _trees.subtract(new, old)
-    reach = 1 / jnp.sqrt(_or_one(stiffness[0]))  # one number for the part
-    share = jnp.minimum(1.0, reach / _or_one(_trees.norm(move)))
+    length = _trees.norm(move)
+    # One stiffness and one ratio for the part. A move is proportional to P.
+    unscaled = length / ratios[0]
+    short = SHORT_MOVE * jnp.maximum(_trees.norm(old), 1.0)
+    longest = jnp.where(ratios[0] > 1, jnp.maximum(unscaled, short), jnp.inf)
+    reach = jnp.minimum(1 / jnp.sqrt(_or_one(stiffness[0])), longest)
+    share = jnp.minimum(1.0, reach / _or_one(length))
     return jax.tree.map(lambda a, m: a + m * share, old, move)
 
 

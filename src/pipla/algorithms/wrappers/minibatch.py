@@ -54,7 +54,7 @@ class Minibatch(Wrapper[MinibatchState]):
     $\gamma^2 C n/|B|$ to the variance $2\gamma$ of a step, where $C$, the sum of the covariances of
     the single gradients, is near the Hessian $H$ of $g_1$ in a well-specified model. So along a
     direction of stiffness $h$ the variance of x is about $1 + \gamma h n / (2|B|)$ times too large:
-    122 times for a million observations, batches of 4096 and $\gamma h = 1$. Theta feels it only
+    123 times for a million observations, batches of 4096 and $\gamma h = 1$. Theta feels it only
     where the width of the posterior of x matters; read intervals of x from a run with small steps,
     with `control_variate`, or on all data.
 

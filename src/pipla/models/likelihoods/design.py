@@ -91,6 +91,7 @@ class SparseDesign(Design):
 
         Programs have fixed shapes: a matrix with a few very long rows makes large batches.
         """
+        indices = indices.astype(jnp.int32)
         places = self.starts[indices][:, None] + jnp.arange(self.longest, dtype=jnp.int32)[None]
         whole = self.matrix
         own = whole.rows.at[places].get(mode="fill", fill_value=-1) == indices[:, None]
@@ -98,7 +99,8 @@ class SparseDesign(Design):
         columns = jnp.where(own, whole.columns.at[places].get(mode="fill", fill_value=0), 0)
         rows = jnp.repeat(jnp.arange(indices.size, dtype=jnp.int32), self.longest)
         matrix = whole.with_entries(values.ravel(), rows, columns.ravel(), indices.size)
-        return eqx.tree_at(lambda d: (d.matrix,), self, (matrix,))
+        starts = self.longest * jnp.arange(indices.size, dtype=jnp.int32)
+        return eqx.tree_at(lambda d: (d.matrix, d.starts), self, (matrix, starts))
 
 
 def as_design(features: Any) -> Design:
