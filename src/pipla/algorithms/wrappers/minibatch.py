@@ -54,9 +54,10 @@ class Minibatch(Wrapper[MinibatchState]):
     $\gamma^2 C n/|B|$ to the variance $2\gamma$ of a step, where $C$, the sum of the covariances of
     the single gradients, is near the Hessian $H$ of $g_1$ in a well-specified model. So along a
     direction of stiffness $h$ the variance of x is about $1 + \gamma h n / (2|B|)$ times too large:
-    123 times for a million observations, batches of 4096 and $\gamma h = 1$. Theta feels it only
-    where the width of the posterior of x matters; read intervals of x from a run with small steps,
-    with `control_variate`, or on all data.
+    123 times for a million observations, batches of 4096 and $\gamma h = 1$. All particles see the
+    same batch, so that a mean over them has this noise, too. Theta feels it only where the width of
+    the posterior of x matters; read intervals of x from a run with small steps, with
+    `control_variate`, or on all data.
 
     With `control_variate=True` the gradient is
     $\nabla g_1(v_0) + \nabla \hat g_1(v) - \nabla \hat g_1(v_0)$ at $v = (\theta, x)$: the noise is
