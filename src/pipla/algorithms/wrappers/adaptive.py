@@ -29,7 +29,7 @@ from pipla.algorithms.wrappers.wrapper import (
 from pipla.models.model import Model, hessian, theta_block, theta_parts, x_block
 
 #: The longest move of a part of theta with P > 1, relative to its length (or 1, for a short one).
-SHORT_MOVE = 0.01
+SHORT_MOVE = 0.001
 
 
 class AdaptiveState(WrapperState[InnerT]):
@@ -63,10 +63,11 @@ class Adaptive(Wrapper[AdaptiveState]):
     is forgotten in about 50 steps unless measured again. In one step theta moves by at most
     $1/\sqrt{L_\theta}$ in each part: far from the data a likelihood is steep and hardly curved, and
     a step of the size of its curvature would overshoot by orders of magnitude. Where $P > 1$, theta
-    is flatter than x; its move is then at most .01, or 1 % of theta where that is more, unless
-    $P = 1$ would take it farther. A part is a leaf of
-    theta, or all the arrays of a module that no term sets. Made for models with theta in their
-    smooth part (`noncentred`).
+    is flatter than x, but most of x is slower than its stiffest direction: theta's move is then at
+    most .001, or .1 % of theta where that is more, unless $P = 1$ would take it farther.
+
+    A part is a leaf of theta, or all the arrays of a module that no term sets. Made for models with
+    theta in their smooth part (`noncentred`).
 
     Arguments:
         scheme: which algorithm; its `step_size` and `theta_scale` are replaced.
