@@ -314,5 +314,6 @@ def test_the_bound_is_per_part_and_only_for_scales():
     model = pipla.noncentred(pipla.Model(None, term)).model
     particles = {"w": jnp.zeros((2, D)), "v": jnp.zeros((2, 3)), "u": jnp.zeros((2, 1))}
     theta = {"a": jnp.asarray(-9.0), "b": jnp.asarray(4.0)}
-    scale = model.particle_scale(theta, particles, jnp.asarray(5.0))
-    assert jax.tree.map(float, scale) == {"w": 0.1 / 5.0, "v": 1.0, "u": 1.0}
+    scheme = pipla.PIPGLA(5.0)
+    scales = scheme.scales(scheme.init(model, theta, particles), model)
+    assert jax.tree.map(float, scales.particles) == {"w": 0.1 / 5.0, "v": 1.0, "u": 1.0}

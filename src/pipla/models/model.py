@@ -46,9 +46,10 @@ class Model(eqx.Module):
         metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
             which algorithms multiply their step in that leaf. `noncentred` sets it, so that a
             step keeps its length in the units of x whatever theta is.
-        longest_step: a function `(theta, x) -> pytree` with the longest step size, after the metric
-            has multiplied it, for each leaf of x; infinite for leaves without a bound.
-            `noncentred` sets it, so that no step is longer than the prior is wide.
+        longest_step: a function `(theta, x) -> pytree` with one number for each leaf of x, above
+            which the algorithms of the Langevin family do not let the product of their step and
+            the metric grow; infinite for leaves without a bound. `noncentred` sets it, so that no
+            step is longer than the prior is wide.
 
     Example:
         >>> import jax.numpy as jnp, pipla
@@ -147,20 +148,11 @@ class Model(eqx.Module):
         count = _trees.num_particles(particles)
         return Gradients(jax.tree.map(lambda g: g / count, for_theta), for_particles)
 
-    def particle_scale(
-        self, theta: PyTree, particles: PyTree, step_size: Array | None = None
-    ) -> PyTree:
-        """One number for each leaf of x: the metric at theta, or 1.
-
-        With a step size, small enough that their product is at most `longest_step`.
-        """
-        x = _trees.first(particles)
-        scale = _trees.ones_per_leaf(x) if self.metric is None else self.metric(theta, x)
-        if step_size is None or self.longest_step is None:
-            return scale
-        return jax.tree.map(
-            lambda m, most: jnp.minimum(m, most / step_size), scale, self.longest_step(theta, x)
-        )
+    def particle_scale(self, theta: PyTree, particles: PyTree) -> PyTree:
+        """One number for each leaf of x: the metric at theta, or 1."""
+        if self.metric is None:
+            return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
+        return self.metric(theta, _trees.first(particles))
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         r"""Theta where the mean potential over the particles is smallest, in closed form.
