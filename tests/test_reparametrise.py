@@ -287,3 +287,33 @@ def test_theta_must_be_a_number_as_in_the_centred_model(term):
             back.inverse(bad, jnp.ones(D))
     with pytest.raises(TypeError, match=r"theta is a dict.*on\(theta="):
         model.check({"a": jnp.ones(())}, jnp.ones((2, D)))
+
+
+# Steps no longer than the prior is wide. #
+
+
+@pytest.mark.parametrize(("weight", "longest"), [(1.0, 0.1), (2.0, 0.025)])
+def test_a_step_is_bounded_by_the_length_of_the_prior(weight, longest):
+    """Far from the data the metric alone would make the step 1.6 squared prior lengths."""
+    term = prox.Strength(prox.L1(weight), rate=-2.0)
+    model = pipla.noncentred(pipla.Model(None, term)).model
+    z = jnp.zeros((4000, D))
+    scheme = pipla.PIPGLA(1e-5, theta_noise=False, smoothing=1e-12)
+    for alpha in (-3.0, -5.0, -30.0):
+        state = scheme.init(model, jnp.asarray(alpha), z)
+        moved = scheme.step(jax.random.key(0), state, model)[0].particles
+        # 16000 normals: the standard deviation is known to .6 %, and five times that is 3 %.
+        np.testing.assert_allclose(jnp.std(moved), np.sqrt(2 * longest), rtol=0.03)
+    state = scheme.init(model, jnp.asarray(-1.0), z)
+    moved = scheme.step(jax.random.key(0), state, model)[0].particles
+    np.testing.assert_allclose(jnp.std(moved), np.sqrt(2e-5 * np.exp(4.0)), rtol=0.03)
+
+
+def test_the_bound_is_per_part_and_only_for_scales():
+    term = prox.LaplaceScale().on(theta="a", x="w") + prox.LaplaceLocation().on(theta="b", x="v")
+    model = pipla.noncentred(pipla.Model(None, term)).model
+    particles = {"w": jnp.zeros((2, D)), "v": jnp.zeros((2, 3)), "u": jnp.zeros((2, 1))}
+    theta = {"a": jnp.asarray(-9.0), "b": jnp.asarray(4.0)}
+    scheme = pipla.PIPGLA(5.0)
+    scales = scheme.scales(scheme.init(model, theta, particles), model)
+    assert jax.tree.map(float, scales.particles) == {"w": 0.1 / 5.0, "v": 1.0, "u": 1.0}

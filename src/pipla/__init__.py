@@ -26,6 +26,7 @@ from pipla.algorithms import (
     Adaptive,
     Annealed,
     MetropolisAdjusted,
+    Minibatch,
 )
 from pipla.engine import hooks
 from pipla.engine.diagnostics import ConvergenceWarning
@@ -67,6 +68,7 @@ __all__ = [
     "GaussianLikelihood",
     "MapEstimate",
     "MetropolisAdjusted",
+    "Minibatch",
     "Model",
     "Recommended",
     "Restoration",

@@ -94,6 +94,22 @@ def blurred(dtype, num_particles=4):
     return Start(model, theta, _draw(dtype, (num_particles, 4, 5), 7))
 
 
+class _NotedLogistic(pipla.likelihoods.Logistic):
+    """A logistic likelihood that notes when it is traced."""
+
+    def __call__(self, theta, x, data=None):
+        TRACED.append("observations")
+        return super().__call__(theta, x, data)
+
+
+def observations(dtype, num_particles=4):
+    """A likelihood whose observations can be taken apart."""
+    features = np.random.default_rng(8).normal(size=(20, 3))
+    likelihood = _NotedLogistic(features, features[:, 0] > 0)
+    model = pipla.Model(likelihood, pipla.prox.LaplaceLocation(scale=2.0))
+    return Start(model, jnp.asarray(0.5, dtype), _draw(dtype, (num_particles, 3), 1))
+
+
 def row(name, preset, numbers, options=None, case=vector, optimizer=None):
     """A case of the table: a preset with its numbers, its options, and where it starts."""
 
@@ -116,6 +132,11 @@ def adaptive(**numbers):
     """Steps that measure themselves, with the recommended scheme."""
     scheme = pipla.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)
     return pipla.algorithms.Adaptive(scheme, **numbers)
+
+
+def minibatch(**numbers):
+    """Steps on 6 of 20 observations, with a control variate."""
+    return pipla.Minibatch(pipla.PIPGLA(**numbers), 6, control_variate=True)
 
 
 # An optimiser is code: made once here, so that a row compiles once.
@@ -142,6 +163,7 @@ ROWS = [
     row("PIPGLA reflected", pipla.PIPGLA, STEP, {"reflected": True}, case=noncentred),
     row("Metropolis", pipla.MetropolisAdjusted, METROPOLIS | SCALED, case=noncentred),
     row("adaptive", adaptive, {"first": 1.0, "last": 0.2, "change_after": 9.0}, case=noncentred),
+    row("minibatch", minibatch, STEP | SCALED, case=observations),
     row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
     row("IRPL", pipla.IRPL, STEP | {"first": 3.0, "change_after": 4.0}, case=parts),
     row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
@@ -155,7 +177,7 @@ ROWS = [
     ),
 ]
 
-#: The rows that the contracts of runs are checked on: one per scheme, two wrappers, an optimiser, a
+#: The rows that the contracts of runs are checked on: one per scheme, the wrappers, an optimiser, a
 #: warm start. These contracts are about the engine, which all rows share.
 RUN_ROWS = [
     case
@@ -169,6 +191,7 @@ RUN_ROWS = [
         "MYPGD optax",
         "Metropolis",
         "adaptive",
+        "minibatch",
         "RPL",
         "IRPL",
         "SKROCK",

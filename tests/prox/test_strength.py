@@ -253,3 +253,8 @@ def test_total_variation_strength_that_leaps_flattens_the_image(native):
         theta, u = solve(term, dtype(0), jnp.zeros_like(image), 0.1, 0.1)
         np.testing.assert_allclose(theta, 0.1 * x.size, rtol=1e-5)
         assert not np.any(u)
+
+
+def test_a_strength_without_normaliser_says_how_to_get_a_closed_form():
+    with pytest.raises(TypeError, match="normalised=True"):
+        prox.NuclearStrength().closed_form(jnp.zeros(()), jnp.ones((2, 3, 3)))

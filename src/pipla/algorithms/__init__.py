@@ -34,7 +34,7 @@ from pipla.algorithms.presets import (
     SOUL,
 )
 from pipla.algorithms.skrock import StabilisedEuler
-from pipla.algorithms.wrappers import Adaptive, Annealed, Wrapper, WrapperState
+from pipla.algorithms.wrappers import Adaptive, Annealed, Minibatch, Wrapper, WrapperState
 
 __all__ = [
     "IPLA",
@@ -65,6 +65,7 @@ __all__ = [
     "Info",
     "Langevin",
     "MetropolisAdjusted",
+    "Minibatch",
     "Move",
     "Noise",
     "Number",

@@ -235,12 +235,13 @@ class Langevin(Algorithm[State]):
         return self.theta_scale if self.theta_drifts else 0.0
 
     def scales(self, state: State, model: Model) -> Scales:
-        """The metric at this state."""
+        """The metric at this state; for the particles at most $M = $ `longest_step` $/\\gamma$."""
         given("theta_scale", self.theta_scale)
-        return Scales(
-            jax.tree.broadcast(self.theta_scale, state.theta),
-            model.particle_scale(state.theta, state.particles),
-        )
+        scale = model.particle_scale(state.theta, state.particles)
+        if model.longest_step is not None:
+            longest = model.longest_step(state.theta, _trees.first(state.particles))
+            scale = jax.tree.map(lambda m, most: jnp.minimum(m, most / self.gamma), scale, longest)
+        return Scales(jax.tree.broadcast(self.theta_scale, state.theta), scale)
 
     def gradients(self, state: State, model: Model) -> Gradients:
         """Gradients of g1; in hybrid schemes, theta's is that of the whole potential."""

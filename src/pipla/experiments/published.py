@@ -115,7 +115,9 @@ def published_problem(problem: Deblurring, theta: float = -10.5) -> Deblurring:
         theta: where theta starts; -10.5 in the paper's figure of the guitar.
     """
     likelihood = Gaussian(problem.operator, problem.observed, problem.noise)
-    model = FirstParticleOnly(likelihood, MixedStrength(), data=None, metric=None)
+    model = FirstParticleOnly(
+        likelihood, MixedStrength(), data=None, metric=None, longest_step=None
+    )
     return problem._replace(model=model, theta=theta)
 
 

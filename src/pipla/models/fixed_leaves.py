@@ -50,9 +50,15 @@ class Completed(Likelihood):
     def parameters(self, theta: PyTree) -> dict[str, Array]:
         return self.likelihood.parameters(theta)
 
+    def num_rows(self) -> int | None:
+        return self.likelihood.num_rows()
+
     def rows(self, indices: Array) -> Likelihood | None:
         some = self.likelihood.rows(indices)
         return None if some is None else Completed(some, self.fixed)
+
+    def scaled(self, factor: float) -> Likelihood:
+        return Completed(self.likelihood.scaled(factor), self.fixed)
 
 
 class CompletedQuantity(eqx.Module):

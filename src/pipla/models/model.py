@@ -47,6 +47,10 @@ class Model(eqx.Module):
         metric: a function `(theta, x) -> pytree` with one positive number for each leaf of x, by
             which algorithms multiply their step in that leaf. `noncentred` sets it, so that a
             step keeps its length in the units of x whatever theta is.
+        longest_step: a function `(theta, x) -> pytree` with one number for each leaf of x, above
+            which the algorithms of the Langevin family do not let the product of their step and
+            the metric grow; infinite for leaves without a bound. `noncentred` sets it, so that no
+            step is longer than the prior is wide.
 
     Example:
         >>> import jax.numpy as jnp, pipla
@@ -60,6 +64,7 @@ class Model(eqx.Module):
     nonsmooth: Term
     data: PyTree
     metric: Metric | None
+    longest_step: Metric | None
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Model(eqx.Module):
         nonsmooth: Term | None = None,
         data: PyTree = None,
         metric: Metric | None = None,
+        longest_step: Metric | None = None,
     ) -> None:
         if smooth is None and nonsmooth is None:
             raise ValueError(
@@ -78,8 +84,9 @@ class Model(eqx.Module):
             raise TypeError(
                 f"nonsmooth must be a term of pipla.prox, got {_describe(nonsmooth)}{hint}."
             )
-        if metric is not None and not callable(metric):
-            raise TypeError(f"metric must be a function (theta, x), got {type(metric).__name__}.")
+        for name, value in (("metric", metric), ("longest_step", longest_step)):
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be a function (theta, x), got {_describe(value)}.")
         # Lists of numbers and NumPy arrays become arrays once, here, and not at every call.
         _checks.resolution("data", data)  # before the conversion, which may lose the difference
         data = _checks.arrays("data", data)
@@ -88,6 +95,7 @@ class Model(eqx.Module):
         self.nonsmooth = Zero() if nonsmooth is None else nonsmooth
         self.data = data
         self.metric = metric
+        self.longest_step = longest_step
         own = self.smooth.sets_theta()
         for path, _ in self.nonsmooth.reach():
             if own is not None and path is not None and _trees.overlap(own, path):

@@ -106,6 +106,18 @@ class Reparametrised(Likelihood):
         x = self.bijector.forward(theta, z)
         return self.likelihood(theta, x, data) + self.bijector.remainder(theta, z)
 
+    # The remainder belongs to the prior: it is neither taken apart nor scaled.
+
+    def num_rows(self) -> int | None:
+        return self.likelihood.num_rows()
+
+    def rows(self, indices: Array) -> Likelihood | None:
+        some = self.likelihood.rows(indices)
+        return None if some is None else Reparametrised(some, self.bijector)
+
+    def scaled(self, factor: float) -> Likelihood:
+        return Reparametrised(self.likelihood.scaled(factor), self.bijector)
+
 
 class Metric(eqx.Module):
     """The metric of a bijector as a function, for `Model.metric`."""
@@ -114,6 +126,16 @@ class Metric(eqx.Module):
 
     def __call__(self, theta: PyTree, z: PyTree) -> PyTree:
         return self.bijector.metric(theta, z)
+
+
+class LongestStep(eqx.Module):
+    """The longest step in z as a function, for `Model.longest_step`."""
+
+    bijector: Bijector
+    plain: Term
+
+    def __call__(self, theta: PyTree, z: PyTree) -> PyTree:
+        return self.bijector.longest_step(self.plain.time_unit(None, z))
 
 
 class BackToX(eqx.Module):
@@ -151,5 +173,11 @@ def noncentred(model: Model) -> NonCentred:
     if not isinstance(model, Model):
         raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
     bijector, plain = noncentred_term(model.nonsmooth)
-    smooth = Reparametrised(model.smooth, bijector)
-    return NonCentred(Model(smooth, plain, model.data, metric=Metric(bijector)), BackToX(bijector))
+    in_z = Model(
+        Reparametrised(model.smooth, bijector),
+        plain,
+        model.data,
+        metric=Metric(bijector),
+        longest_step=LongestStep(bijector, plain),
+    )
+    return NonCentred(in_z, BackToX(bijector))

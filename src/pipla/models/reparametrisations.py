@@ -37,6 +37,14 @@ class Bijector(eqx.Module):
         With it the stiffness that a step meets is that of x, and does not grow with theta.
         """
 
+    def longest_step(self, unit: PyTree) -> PyTree:
+        """For each leaf of z, the longest step size in the units of z.
+
+        `unit` is the squared length scale of the plain term, one number for each leaf. Infinite
+        where the metric does not depend on theta, and cannot make a step long.
+        """
+        return jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), unit)
+
     def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
         """For each leaf of theta, the longest step that is safe wherever it starts.
 
@@ -93,6 +101,14 @@ class ExpScale(Bijector):
     def metric(self, theta: Array, z: Array) -> Array:
         return jnp.exp(2 * self.rate.astype(z.dtype) * theta)
 
+    def longest_step(self, unit: Array) -> Array:
+        """A tenth of the plain term's unit.
+
+        Where the prior is narrow the data say little about z, and a step that suits the likelihood
+        would jump over the whole prior.
+        """
+        return 0.1 * unit
+
     def longest_move(self, theta: Array, otherwise: Array) -> Array:
         """A factor e of the scale."""
         return jnp.full_like(theta, 1 / jnp.abs(self.rate.astype(theta.dtype)))
@@ -137,6 +153,9 @@ class Offset(Bijector):
     def metric(self, theta: PyTree, z: PyTree) -> PyTree:
         return self.inner.metric(theta, z)
 
+    def longest_step(self, unit: PyTree) -> PyTree:
+        return self.inner.longest_step(unit)
+
     def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
         return self.inner.longest_move(theta, otherwise)
 
@@ -165,6 +184,10 @@ class At(Bijector):
         inner = self.inner.metric(self._theta(theta), part("x", z, self.address.x))
         return put_part(ones_per_leaf(z), self.address.x, inner)
 
+    def longest_step(self, unit: PyTree) -> PyTree:
+        inner = self.inner.longest_step(part("x", unit, self.address.x))
+        return put_part(super().longest_step(unit), self.address.x, inner)
+
     def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
         inner = self.inner.longest_move(self._theta(theta), self._theta(otherwise))
         return put_part(otherwise, self.address.theta, inner)
@@ -188,6 +211,10 @@ class Chain(Bijector):
         # The parts are disjoint: at each leaf all factors but one are 1.
         each = (each.metric(theta, z) for each in self.bijectors)
         return functools.reduce(lambda a, b: jax.tree.map(jnp.multiply, a, b), each)
+
+    def longest_step(self, unit: PyTree) -> PyTree:
+        each = (each.longest_step(unit) for each in self.bijectors)
+        return functools.reduce(lambda a, b: jax.tree.map(jnp.minimum, a, b), each)
 
     def longest_move(self, theta: PyTree, otherwise: PyTree) -> PyTree:
         for each in self.bijectors:

@@ -64,6 +64,14 @@ class Sparse(Operator):
     def whitened(self, noise: Array) -> Operator:
         return eqx.tree_at(lambda m: m.values, self, self.values / noise[self.rows])
 
+    def with_entries(self, values: Array, rows: Array, columns: Array, count: int) -> Sparse:
+        """A matrix of `count` rows and as many columns as this one; entries are sorted by row."""
+        made: Sparse = object.__new__(Sparse)
+        fields = {"values": values, "rows": rows, "columns": columns}
+        for name, value in (fields | {"shape": (count, self.shape[1])}).items():
+            object.__setattr__(made, name, value)
+        return made
+
     def _product(self, x: Array, transposed: bool) -> Array:
         matrix = jax.lax.stop_gradient((self.values.astype(x.dtype), self.rows, self.columns))
         found = _product_p.bind(*matrix, x[None], shape=self.shape, transposed=transposed)

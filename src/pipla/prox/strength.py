@@ -120,7 +120,10 @@ class Strength(Iterative):
     def closed_form(self, theta: Array, particles: Array) -> Array:
         r"""The minimiser has $w = d / \overline{R(X)}$: $\theta = \log(d/\overline{R(X)})/r$."""
         if not self.normalised:
-            return super().closed_form(theta, particles)
+            raise TypeError(
+                f"{type(self).__name__} has no closed-form theta without its normaliser: nothing "
+                "keeps the strength from 0; use normalised=True, and no normaliser in `smooth`."
+            )
         particles = require_particles(particles, self)
         mean = jnp.mean(jax.vmap(lambda x: self.regulariser.value(None, x))(particles))
         return jnp.log(self._degrees(particles[0]) / mean) / self.rate.astype(particles.dtype)

@@ -69,9 +69,70 @@ class Likelihood(eqx.Module):
         """What its own part of theta means, by name: a noise level. See `Term.parameters`."""
         return {}
 
+    def num_rows(self) -> int | None:
+        """The number of observations that `rows` chooses from."""
+        return None
+
     def rows(self, indices: Array) -> Likelihood | None:
         """The likelihood of these observations alone; the indices may be traced."""
         return None
+
+    def scaled(self, factor: float) -> Likelihood:
+        """This potential times a number, as if every observation counted so often."""
+        return Scaled(self, factor)
+
+
+class Scaled(Likelihood):
+    """A potential times a number; what is not proportional to it is not offered."""
+
+    likelihood: Likelihood
+    factor: float = eqx.field(static=True)
+
+    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
+        return self.factor * self.likelihood(theta, x, data)
+
+    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
+        return self.likelihood.uses_theta(theta, x, data)
+
+    def stiffness(self, theta: PyTree) -> Array | None:
+        stiffness = self.likelihood.stiffness(theta)
+        return None if stiffness is None else self.factor * stiffness
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree | None:
+        return self.likelihood.closed_form(theta, particles)
+
+    def sets_theta(self) -> Path | None:
+        return self.likelihood.sets_theta()
+
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        return self.likelihood.parameters(theta)
+
+
+class Tilted(Likelihood):
+    r"""A potential minus a linear function of theta and x, $\langle a, \theta\rangle +
+    \langle b, x\rangle$: another gradient, the same curvature.
+    """
+
+    likelihood: Likelihood
+    for_theta: PyTree
+    for_x: PyTree
+
+    def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
+        tilt = _trees.dot(self.for_theta, theta) + _trees.dot(self.for_x, x)
+        return self.likelihood(theta, x, data) - tilt
+
+    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
+        # Where the likelihood does not depend on theta, its gradients in theta are 0 everywhere.
+        return self.likelihood.uses_theta(theta, x, data)
+
+    def stiffness(self, theta: PyTree) -> Array | None:
+        return self.likelihood.stiffness(theta)
+
+    def sets_theta(self) -> Path | None:
+        return self.likelihood.sets_theta()
+
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        return self.likelihood.parameters(theta)
 
 
 class Function(Likelihood):

@@ -39,8 +39,8 @@ class Design(eqx.Module):
         """The transposed map, for z with one axis."""
 
     @abc.abstractmethod
-    def rows(self, indices: Array) -> Design | None:
-        """The design of these observations; `None` where that is not offered."""
+    def rows(self, indices: Array) -> Design:
+        """The design of these observations; the indices may be traced."""
 
 
 class DenseDesign(Design):
@@ -70,6 +70,14 @@ class SparseDesign(Design):
     """A sparse matrix (`pipla.operators.Sparse`)."""
 
     matrix: Sparse
+    starts: Int[Array, " observations"]  # where the entries of each row begin
+    longest: int = eqx.field(static=True)  # the most entries in a row
+
+    def __init__(self, matrix: Sparse) -> None:
+        counts = np.bincount(np.asarray(matrix.rows), minlength=matrix.shape[0])
+        self.matrix = matrix
+        self.starts = jnp.asarray(np.cumsum(counts) - counts, jnp.int32)
+        self.longest = max(int(counts.max()), 1)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,8 +89,21 @@ class SparseDesign(Design):
     def transpose_times(self, z: Array) -> Array:
         return self.matrix.adjoint(z)
 
-    def rows(self, indices: Array) -> None:
-        return None
+    def rows(self, indices: Array) -> SparseDesign:
+        """Their entries, each row filled up with zeros to the longest of the matrix.
+
+        Programs have fixed shapes: a matrix with a few very long rows makes large batches.
+        """
+        indices = indices.astype(jnp.int32)
+        places = self.starts[indices][:, None] + jnp.arange(self.longest, dtype=jnp.int32)[None]
+        whole = self.matrix
+        own = whole.rows.at[places].get(mode="fill", fill_value=-1) == indices[:, None]
+        values = jnp.where(own, whole.values.at[places].get(mode="fill", fill_value=0), 0)
+        columns = jnp.where(own, whole.columns.at[places].get(mode="fill", fill_value=0), 0)
+        rows = jnp.repeat(jnp.arange(indices.size, dtype=jnp.int32), self.longest)
+        matrix = whole.with_entries(values.ravel(), rows, columns.ravel(), indices.size)
+        starts = self.longest * jnp.arange(indices.size, dtype=jnp.int32)
+        return eqx.tree_at(lambda d: (d.matrix, d.starts), self, (matrix, starts))
 
 
 def as_design(features: Any) -> Design:

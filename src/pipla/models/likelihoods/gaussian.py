@@ -2,7 +2,7 @@ r"""Gaussian observations of a linear map, and what can be done with them exactl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from pipla import _checks, _trees
 from pipla._trees import Address, Path
 from pipla.models.likelihoods.base import Likelihood, Scalar
 from pipla.operators.eigenbasis import Eigenbasis, mean_decay
-from pipla.operators.linear import Operator, require_operator
+from pipla.operators.linear import Dense, Operator, require_operator
 from pipla.prox._arguments import check_address
 
 
@@ -140,6 +140,37 @@ class Gaussian(Likelihood):
         squares = jax.vmap(lambda x: jnp.sum(self._residual(x) ** 2))(particles)
         log_noise = 0.5 * jnp.log(jnp.mean(squares) / self.count.astype(squares.dtype))
         return _trees.put_part(theta, self.theta, log_noise)
+
+    def num_rows(self) -> int | None:
+        return self.operator.matrix.shape[0] if isinstance(self.operator, Dense) else None
+
+    def rows(self, indices: Array) -> Self | None:
+        """The likelihood of these observations, for `operators.Dense`; it has no exact flow."""
+        if not isinstance(self.operator, Dense):
+            return None
+        noise = self.noise
+        if noise is not None and noise.ndim:
+            noise = jnp.broadcast_to(noise, self.observations.shape)[indices]
+        return eqx.tree_at(
+            lambda m: (
+                m.operator.matrix,
+                m.observations,
+                m.noise,
+                m.count,
+                m.basis,
+                m.backprojected,
+            ),
+            self,
+            (
+                self.operator.matrix[indices],
+                self.observations[indices],
+                noise,
+                jnp.asarray(indices.size, self.count.dtype),
+                None,
+                None,
+            ),
+            is_leaf=lambda leaf: leaf is None,
+        )
 
     def surrogate(self, theta: PyTree, x: Array) -> Eigenbasis | None:
         """The basis of $H^\\top H/\\sigma^2$, which is exact."""

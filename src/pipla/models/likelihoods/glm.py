@@ -67,11 +67,12 @@ class _LinearModel(Likelihood):
     def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
         return False
 
-    def rows(self, indices: Array) -> Self | None:
-        """The likelihood of these observations; `None` for a sparse design."""
+    def num_rows(self) -> int | None:
+        return self.design.shape[0]
+
+    def rows(self, indices: Array) -> Self:
+        """The likelihood of these observations."""
         design = self.design.rows(indices)
-        if design is None:
-            return None
         weights = None if self.weights is None else self.weights[indices]
         offsets = None if self.offsets is None else self.offsets[..., indices]
         return eqx.tree_at(
