@@ -52,6 +52,7 @@ bench: setup
 	$(BIN)/python benchmarks/total_variation.py
 	$(BIN)/python benchmarks/sparse.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/minibatch.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --group docs

@@ -60,7 +60,7 @@ def test_half_precision_is_refused(dtype):
     with pytest.raises(TypeError, match="x has dtype.*use float32 or float64"):
         prox.L1().prox(None, jnp.ones(2, dtype), None, 0.1)
     model = pipla.Model(lambda theta, x, data: jnp.sum(x**2), prox.LaplaceLocation())
-    with pytest.raises(TypeError, match="theta has dtype.*use float32 or float64"):
+    with pytest.raises(TypeError, match="particles has dtype.*use float32 or float64"):
         pipla.run(
             model, pipla.PIPGLA(0.1), theta=jnp.zeros((), dtype), particles=jnp.zeros((2, 3), dtype),
             num_steps=2, key=jax.random.key(0),

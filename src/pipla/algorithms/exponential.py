@@ -103,7 +103,9 @@ def _has_flow(model: Model, theta: PyTree, particles: PyTree) -> bool:
 def _typical(model: Model, theta: PyTree, x: PyTree) -> Array:
     """The inverse of the likelihood's mean curvature, for a prior without a length of its own."""
     basis = model.smooth.surrogate(theta, x)
-    return jnp.ones(()) if basis is None else 1 / jnp.mean(basis.eigenvalues)
+    if basis is None:
+        return jnp.ones((), _trees.dtype(x))
+    return 1 / jnp.mean(basis.eigenvalues)
 
 
 def _exact_flow(model: Model, theta: PyTree, start: PyTree, time: PyTree, noise: Noise) -> PyTree:

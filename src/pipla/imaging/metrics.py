@@ -26,7 +26,7 @@ def psnr(image: Any, truth: Any, peak: float = 255) -> float:
         image, truth: arrays of the same shape.
         peak: the value of white.
 
-    >>> psnr(np.full((2, 2), 25.5), np.zeros((2, 2)))
+    >>> print(f"{psnr(np.full((2, 2), 25.5), np.zeros((2, 2))):.1f}")
     20.0
     """
     error, white = mse(image, truth), _positive(peak)

@@ -176,7 +176,8 @@ class Gaussian(Likelihood):
         """The basis of $H^\\top H/\\sigma^2$, which is exact."""
         if self.basis is None:
             return None
-        eigenvalues = self.basis.eigenvalues / self._unit(theta) ** 2
+        unit = self._unit(theta).astype(x.dtype)
+        eigenvalues = self.basis.eigenvalues.astype(x.dtype) / unit**2
         return eqx.tree_at(lambda basis: basis.eigenvalues, self.basis, eigenvalues)
 
     def _unit(self, theta: PyTree) -> Array:
