@@ -94,6 +94,16 @@ def test_a_noise_that_the_data_do_not_determine_is_named():
     assert not found.converged
 
 
+def test_there_are_no_intervals_of_x_that_has_not_mixed():
+    """Two wells with a barrier of 20 between them: half of the particles start in either."""
+    model = pipla.Model(lambda t, x, _: 20 * jnp.sum((x**2 - 1) ** 2), pipla.prox.L1(0.1))
+    start = np.repeat([[1.0], [-1.0]], 10, axis=0)
+    with pytest.warns(ConvergenceWarning, match="R-hat of x"):
+        found = pipla.fit(model, theta=0.0, particles=start, max_steps=300)
+    assert not found.converged
+    assert np.all(np.isnan(found.x_interval))
+
+
 def test_theta_of_several_parts_keeps_its_structure():
     problem = zoo.get("two-scales")
     found = pipla.fit(problem.model, theta=problem.theta, x=problem.x)
@@ -162,7 +172,8 @@ def test_the_memory_of_an_observer_is_bounded():
         observer.add(Look(step, np.full((2, 4, 3), float(step))))
     assert len(observer.blocks) <= 65
     assert len(observer.looks) <= 401
-    assert len(observer.means) <= 2001
+    assert 1000 <= len(observer.means) <= 2000
+    assert {b[0] - a[0] for a, b in zip(observer.means, observer.means[1:], strict=False)} == {4}
     np.testing.assert_allclose(observer.moments(-1).mean, 4999 / 2)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -43,7 +44,7 @@ def folder(tmp_path, monkeypatch):
     mask[4:7, 5:12] = 255
     Image.fromarray(mask).save("mask.png")
     for function in (restore, deconvolve):
-        short = lambda *a, _f=function, **k: _f(*a, num_steps=30, **k)  # noqa: E731
+        short = functools.partial(function, num_steps=30)
         for command in COMMANDS:
             with contextlib.suppress(AttributeError):
                 monkeypatch.setattr(f"pipla.cli.{command}.{function.__name__}", short)

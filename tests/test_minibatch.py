@@ -47,7 +47,10 @@ def run(model, algorithm, num_steps=12, **options):
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def orders_of(num_seeds, size, count):
     """The first `size` places of the orders of these many seeds."""
-    one = lambda seed: shuffled(jnp.arange(size), seed, count)  # noqa: E731
+
+    def one(seed):
+        return shuffled(jnp.arange(size), seed, count)
+
     return jax.vmap(one)(jnp.arange(num_seeds, dtype=jnp.uint32))
 
 

@@ -47,10 +47,6 @@ class Scores(NamedTuple):
     covariance: Float[np.ndarray, "k k"]
     hessian: Float[np.ndarray, "k k"]
 
-    def averaged(self, other: Scores) -> Scores:
-        """The mean of both."""
-        return Scores((self.covariance + other.covariance) / 2, (self.hessian + other.hessian) / 2)
-
 
 def scores_of(model: Model, theta: PyTree, particles: PyTree) -> list[Scores]:
     """What these particles say of theta, in each form that is known."""

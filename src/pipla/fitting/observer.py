@@ -14,8 +14,8 @@ MOST_SAMPLES = 2 * 10**7
 #: The most looks whose particles are kept, and the most blocks of moments.
 MOST_LOOKS = 400
 MOST_BLOCKS = 64
-MOST_MEANS = 2001
-MOST_SCORES = 501
+#: The most looks whose averages over particles, and whose scores, are kept.
+MOST_MEANS, MOST_SCORES = 2000, 500
 #: The most elements of x that are watched for mixing.
 MOST_WATCHED = 500
 
@@ -79,25 +79,25 @@ class Observer:
             rest = self.blocks[-1:] if len(self.blocks) % 2 else []
             self.blocks = [first.merged(second) for first, second in pairs] + rest
         watched = look.particles[:, :, self.watched].astype(np.float64)
-        self.means.append((look.step, np.stack([watched.mean(axis=1), (watched**2).mean(axis=1)])))
-        if len(self.means) > MOST_MEANS:  # averages over twice the time, whose error is the same
-            twos = zip(self.means[::2], self.means[1::2], strict=False)
-            self.means = [(b[0], (a[1] + b[1]) / 2) for a, b in twos]
-        if self._seen % self._every == 0:
+        averages = np.stack([watched.mean(axis=1), (watched**2).mean(axis=1)])
+        self._seen += 1
+        self._keep(self.means, (look.step, averages), MOST_MEANS)
+        if (self._seen - 1) % self._every == 0:
             self.looks.append(Look(look.step, np.asarray(look.particles, np.float32)))
             most = min(MOST_LOOKS, max(MOST_SAMPLES // look.particles.size, 8))
             if len(self.looks) > most:
                 self.looks, self._every = self.looks[::2], 2 * self._every
-        self._seen += 1
 
     def add_scores(self, step: int, scores: list[Scores]) -> None:
-        """What the particles of a step say of theta."""
-        self.scores.append((step, scores))
-        if len(self.scores) > MOST_SCORES:  # averages of two: only their mean is wanted
-            twos = zip(self.scores[::2], self.scores[1::2], strict=False)
-            self.scores = [
-                (b[0], [x.averaged(y) for x, y in zip(a[1], b[1], strict=True)]) for a, b in twos
-            ]
+        """What the particles of the last look say of theta."""
+        self._keep(self.scores, (step, scores), MOST_SCORES)
+
+    def _keep(self, rows: list[Any], row: Any, most: int) -> None:
+        """Add what belongs to the last look; of too many looks, every second, fourth, … is kept."""
+        if _spacing(self._seen, most) > _spacing(self._seen - 1, most):
+            del rows[1::2]
+        if (self._seen - 1) % _spacing(self._seen, most) == 0:
+            rows.append(row)
 
     def moments(self, burn_in: int) -> Block:
         """The moments of the blocks after burn-in."""
@@ -121,6 +121,14 @@ class Observer:
         return np.stack(
             [pair for step, pair in self.means if step > burn_in] or [self.means[-1][1]]
         )
+
+
+def _spacing(seen: int, most: int) -> int:
+    """The power of 2 at which no more than `most` of these looks are kept."""
+    every = 1
+    while seen > most * every:
+        every *= 2
+    return every
 
 
 def split_rhat(samples: Float[np.ndarray, "t n d"]) -> Float[np.ndarray, " d"]:

@@ -215,7 +215,7 @@ def fit_of(
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
     x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
     x_mean, x_sd, x_low, x_high = (
-        _like(x, values) for values in answer_for_x(observer, estimate.burn_in)
+        _like(x, values) for values in answer_for_x(observer, estimate.burn_in, estimate.mixed)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
     trace: Both = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)

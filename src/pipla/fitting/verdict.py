@@ -50,6 +50,11 @@ class Estimate(NamedTuple):
         return np.sqrt(np.diagonal(self.covariance))
 
     @property
+    def mixed(self) -> bool:
+        """Whether the particles agree about x."""
+        return self.x_errors[2] <= LARGEST_RHAT
+
+    @property
     def step_too_long(self) -> bool:
         """Whether the bias of the step is too large to be extrapolated away."""
         return bool(np.any(np.abs(self.bias) - 2 * self.mcse > LARGEST_BIAS * self.tolerance))
@@ -64,8 +69,8 @@ class XAnswer(NamedTuple):
     high: Float[np.ndarray, " d"]
 
 
-def answer_for_x(observer: Observer, burn_in: int) -> XAnswer:
-    """Mean, sd, 5 % and 95 % quantiles of x.
+def answer_for_x(observer: Observer, burn_in: int, mixed: bool) -> XAnswer:
+    """Mean, sd, 5 % and 95 % quantiles of x; no quantiles while x has not mixed.
 
     They are those of the smaller step. Where its mean or sd differs from those of the longer step
     by more than noise, the bias is removed and the quantiles move along; to extrapolate everywhere
@@ -75,6 +80,8 @@ def answer_for_x(observer: Observer, burn_in: int) -> XAnswer:
     mean, sd = moments.mean[1], np.sqrt(moments.squares[1] / moments.number)
     samples = observer.samples(burn_in)[:, 1]
     low, high = np.quantile(samples.reshape(-1, samples.shape[-1]), [0.05, 0.95], axis=0)
+    if not mixed:
+        low, high = np.full_like(low, np.nan), np.full_like(high, np.nan)
     series = observer.particle_means(burn_in)
     if len(series) < 12:
         return XAnswer(mean, sd, low, high)
