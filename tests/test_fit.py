@@ -96,7 +96,7 @@ def test_a_noise_that_the_data_do_not_determine_is_named():
 
 def test_there_are_no_intervals_of_x_that_has_not_mixed():
     """Two wells with a barrier of 20 between them: half of the particles start in either."""
-    model = pipla.Model(lambda t, x, _: 20 * jnp.sum((x**2 - 1) ** 2), pipla.prox.L1(0.1))
+    model = pipla.Model(lambda t, x, _: 20 * jnp.sum((x**2 - 1) ** 2), pipla.prox.L1(3.0))
     start = np.repeat([[1.0], [-1.0]], 10, axis=0)
     with pytest.warns(ConvergenceWarning, match="R-hat of x"):
         found = pipla.fit(model, theta=0.0, particles=start, max_steps=300)
