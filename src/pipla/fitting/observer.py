@@ -65,28 +65,20 @@ class Observer:
         self.looks: list[Look] = []
         self.scores: list[tuple[int, list[Scores]]] = []
         self.means: list[tuple[int, Any]] = []  # over particles, at every look
-        self._every, self._seen = 1, 0
+        self._seen = 0
         self.watched = np.arange(size)
         if size > MOST_WATCHED:
             self.watched = np.sort(rng.choice(size, MOST_WATCHED, replace=False))
 
     def add(self, look: Look) -> None:
         """One more look."""
-        block = Block.of(look)
-        self.blocks.append(block)
-        if len(self.blocks) > MOST_BLOCKS:
-            pairs = zip(self.blocks[::2], self.blocks[1::2], strict=False)
-            rest = self.blocks[-1:] if len(self.blocks) % 2 else []
-            self.blocks = [first.merged(second) for first, second in pairs] + rest
+        self._seen += 1
+        self._count(Block.of(look))
         watched = look.particles[:, :, self.watched].astype(np.float64)
         averages = np.stack([watched.mean(axis=1), (watched**2).mean(axis=1)])
-        self._seen += 1
         self._keep(self.means, (look.step, averages), MOST_MEANS)
-        if (self._seen - 1) % self._every == 0:
-            self.looks.append(Look(look.step, np.asarray(look.particles, np.float32)))
-            most = min(MOST_LOOKS, max(MOST_SAMPLES // look.particles.size, 8))
-            if len(self.looks) > most:
-                self.looks, self._every = self.looks[::2], 2 * self._every
+        most = min(MOST_LOOKS, max(MOST_SAMPLES // look.particles.size, 8))
+        self._keep(self.looks, Look(look.step, np.asarray(look.particles, np.float32)), most)
 
     def add_scores(self, step: int, scores: list[Scores]) -> None:
         """What the particles of the last look say of theta."""
@@ -98,6 +90,20 @@ class Observer:
             del rows[1::2]
         if (self._seen - 1) % _spacing(self._seen, most) == 0:
             rows.append(row)
+
+    def _count(self, block: Block) -> None:
+        """Add the moments of the last look; all blocks are of 1, 2, 4, … looks, but for the last.
+
+        Equal ones: those after burn-in shall be those of all looks after burn-in.
+        """
+        looks = _spacing(self._seen, MOST_BLOCKS)
+        if looks > _spacing(self._seen - 1, MOST_BLOCKS):
+            pairs = zip(self.blocks[::2], self.blocks[1::2], strict=True)
+            self.blocks = [first.merged(second) for first, second in pairs]
+        if (self._seen - 1) % looks == 0:
+            self.blocks.append(block)
+        else:
+            self.blocks[-1] = self.blocks[-1].merged(block)
 
     def moments(self, burn_in: int) -> Block:
         """The moments of the blocks after burn-in."""

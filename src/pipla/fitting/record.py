@@ -24,7 +24,7 @@ class Record:
         block_counts, block_means, block_squares: how many values it is of, and its moments.
         mean_steps, means: averages over particles of the watched elements and of their squares.
         score_steps, score_covariances, score_hessians: for theta's standard error, by form.
-        every, seen: one in how many looks is kept, and how many there were.
+        seen: how many looks there were.
     """
 
     look_steps: Int[np.ndarray, " t"]
@@ -38,7 +38,6 @@ class Record:
     score_steps: Int[np.ndarray, " s"]
     score_covariances: Float[np.ndarray, "s forms k k"]
     score_hessians: Float[np.ndarray, "s forms k k"]
-    every: int
     seen: int
 
     @classmethod
@@ -57,7 +56,6 @@ class Record:
             score_steps=np.asarray([step for step, _ in scores], np.int64),
             score_covariances=np.asarray([[f.covariance for f in forms] for _, forms in scores]),
             score_hessians=np.asarray([[f.hessian for f in forms] for _, forms in scores]),
-            every=observer._every,
             seen=observer._seen,
         )
 
@@ -79,7 +77,7 @@ class Record:
         forms = zip(self.score_covariances, self.score_hessians, strict=True)
         scores = [list(map(Scores, *each)) for each in forms]
         observer.scores = list(zip(self.score_steps.tolist(), scores, strict=True))
-        observer._every, observer._seen = self.every, self.seen
+        observer._seen = self.seen
         return observer
 
     def fine_samples(self, burn_in: int) -> Float[np.ndarray, "t n d"]:
@@ -111,7 +109,7 @@ class Record:
             array = np.asarray(getattr(self, name))
             if array.dtype.kind != kind or array.shape != tuple(shape):
                 raise DamagedResultError(f"{name} has shape {array.shape}, not {tuple(shape)}.")
-        if not looks or not blocks or self.every < 1:
+        if not looks or not blocks or self.seen < 1:
             raise DamagedResultError("it has seen nothing of x.")
 
 
