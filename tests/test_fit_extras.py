@@ -109,7 +109,7 @@ def test_what_was_seen_comes_back_as_it_was_seen(fit):
     assert_same(Record.of(seen), fit.record)
     samples = seen.samples(fit.burn_in)[:, 1]
     np.testing.assert_array_equal(samples, fit.x_samples["w"].astype(np.float32))
-    again = answer_for_x(seen, fit.burn_in, mixed=False)
+    again = answer_for_x(seen, fit.burn_in, fit.order, mixed=False)
     shown = (fit.x_mean, fit.x_sd, *fit.x_interval)
     assert_same(tuple(again), tuple(tree["w"] for tree in shown))
 
@@ -261,7 +261,7 @@ def test_the_same_step_size_after_a_resume_is_not_taken_for_a_changed_one():
     one = {"theta": {"levels of the groups": jnp.zeros(4), "place": jnp.zeros(())}}
     watch = fitter._Watch(model(), one["theta"], {"w": jnp.zeros((4, 3))}, None, None)
     five = np.ones(5)
-    estimate = Estimate(0, five, five, 0 * five, np.eye(5), 0.01 * five, (0.0, 0.0, 1.0), ())
+    estimate = Estimate(0, 1.5, five, five, 0 * five, np.eye(5), 0.01 * five, (0.0, 0.0, 1.0), ())
     watch._bias = estimate.bias
     assert watch._follow_the_step(estimate) == ()
     watch.begin_again(300)

@@ -230,7 +230,7 @@ def test_the_demo_prints_a_table_and_where_the_page_is(page):
     for column in ("model", "algorithm", "theta", "error", "exact maximiser", "paper", "seconds"):
         assert column in lines[0]
     body = "\n".join(lines)
-    for word in ("toy", "logistic", "MYIPLA", "PIPGLA", "non-centred"):
+    for word in ("toy", "logistic", "MYIPLA", "PIPGLA", "fit"):
         assert word in body
     assert str(folder / "report.html") in output
 

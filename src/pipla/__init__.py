@@ -43,7 +43,6 @@ from pipla.models.likelihoods import Gaussian as GaussianLikelihood
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred
 from pipla.operators import blur
-from pipla.tuning.rule import Recommended, recommended
 
 __all__ = [
     "IPLA",
@@ -70,7 +69,6 @@ __all__ = [
     "MetropolisAdjusted",
     "Minibatch",
     "Model",
-    "Recommended",
     "Restoration",
     "Result",
     "Save",
@@ -90,7 +88,6 @@ __all__ = [
     "operators",
     "problems",
     "prox",
-    "recommended",
     "restore",
     "resume",
     "run",

@@ -244,7 +244,6 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
         "map_estimate": {"model": model, "theta": start["theta"], "x": start["particles"][0]}
         | {"num_steps": 20, "tolerance": 1e-4, "step_size": 0.1},
         "noncentred": {"model": model},
-        "recommended": {"model": model},
         "restore": restored
         | {"isotropic": False, "axes": None, "strength": None, "num_steps": 4}
         | {"num_particles": 2, "seed": 0, "maximise": False, "progress": False, "weight_": 0.3},

@@ -1,4 +1,6 @@
-"""The recommended rule: it converges without hand-set numbers, and stays finite."""
+"""The row of the rule of `pipla.fit`: it needs no hand-set number, from any start."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -6,37 +8,29 @@ import numpy as np
 import pytest
 
 import pipla
-
-NO_MOMENTS = pipla.Save(moments_every=None)
-
-
-def started(rule, problem, thetas, num_particles, seed=1):
-    thetas = jnp.asarray(thetas)
-    keys = jax.random.split(jax.random.key(seed), len(thetas))
-    particles = jax.vmap(lambda k, t: problem.particles(k, num_particles, t))(keys, thetas)
-    return thetas, jax.vmap(rule.start)(thetas, particles)
+from pipla.experiments.theta import measure
+from pipla.experiments.theta.logistic import RECOMMENDED, UNIFORM
+from pipla.experiments.theta.toy import TOY
+from pipla.fitting.pairs import Paired
 
 
 def test_it_reaches_the_maximiser_of_the_toy_model_from_anywhere():
-    problem = pipla.problems.toy()
-    rule = pipla.recommended(problem.model)
-    thetas, particles = started(rule, problem, [-30.0, -3.0, 0.0, 20.0], 20)
-    result = pipla.sweep(
-        rule.model,
-        rule.algorithm,
-        theta=thetas,
-        particles=particles,
-        num_steps=2000,
-        key=jax.random.key(0),
-        num_replicates=4,
-        start_per_replicate=True,
-        save=NO_MOMENTS,
-        progress=False,
-    )
-    assert np.max(np.abs(result.theta[0] - problem.maximiser)) < 0.02
+    preset = dataclasses.replace(TOY.presets["tiny"], num_particles=20, num_steps=3600)
+    job, _ = TOY.prepare(preset, seed=0)
+    job = job._replace(starts=np.array([-30.0, -3.0, 0.0, 20.0]))
+    outcome = measure.row(job, RECOMMENDED, job.problem.maximiser, progress=False)
+    assert outcome.row.num_steps == 600  # of six gradients
+    assert outcome.row.evaluations == 3600
+    assert outcome.row.finite == 1
+    assert outcome.row.distance_to_reference < 0.03
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_half_width_starts_at_its_absolute_value():
+    job, _ = UNIFORM.prepare(UNIFORM.presets["tiny"], seed=0)
+    begin = measure._setup(job, RECOMMENDED).begin
+    np.testing.assert_array_equal(begin(jnp.array([-2.0, 0.0, 3.0]), None)[0], [2.0, 0.5, 3.0])
+
+
 @pytest.mark.parametrize(
     ("prior", "thetas"),
     [
@@ -44,67 +38,28 @@ def test_it_reaches_the_maximiser_of_the_toy_model_from_anywhere():
         ("uniform", [1e-3, 0.05, 0.5, 6.0, 50.0, 500.0]),
     ],
 )
-def test_it_stays_finite_from_far_starts(prior, thetas, dtype):
+def test_it_stays_finite_from_far_starts(prior, thetas):
     problem = pipla.problems.logistic(prior, dimension=10, observations=100)
-    rule = pipla.recommended(problem.model)
-    thetas, particles = started(rule, problem, thetas, 10)
+    thetas = jnp.asarray(thetas)
+    keys = jax.random.split(jax.random.key(1), len(thetas))
+    particles = jax.vmap(lambda k, t: problem.particles(k, 10, t))(keys, thetas)
+    # The terms' own numbers follow the particles.
     model, thetas, particles = jax.tree.map(
-        lambda leaf: leaf.astype(dtype) if isinstance(leaf, jax.Array) else leaf,
-        (rule.model, thetas, particles),
+        lambda leaf: leaf.astype(jnp.float32) if isinstance(leaf, jax.Array) else leaf,
+        (problem.model, thetas, particles),
     )
     result = pipla.sweep(
         model,
-        rule.algorithm,
+        Paired(pipla.IRPL(0.08)),
         theta=thetas,
         particles=particles,
-        num_steps=600,
+        num_steps=200,
         key=jax.random.key(0),
         num_replicates=6,
         start_per_replicate=True,
-        save=NO_MOMENTS,
+        save=pipla.Save(moments_every=None),
         progress=False,
     )
-    assert result.theta_trace.dtype == dtype
+    assert result.theta_trace.fine.dtype == np.float32
     assert result.finite.all()
-    assert np.isfinite(result.theta_trace).all()
-
-
-def both(problem):
-    """The rule and the reference, each with its model and a start."""
-    rule = pipla.recommended(problem.model)
-    theta, particles = started(rule, problem, [0.5], 6)
-    start = {"theta": theta[0], "particles": particles[0]}
-    return rule.model, start, (rule.algorithm, pipla.MetropolisAdjusted(0.1, 0.1))
-
-
-def test_run_and_sweep_give_the_same_numbers():
-    model, start, algorithms = both(pipla.problems.toy(dimension=5))
-    for algorithm in algorithms:
-        many = pipla.sweep(
-            model,
-            algorithm,
-            **start,
-            num_steps=60,
-            key=jax.random.key(2),
-            num_replicates=2,
-            progress=False,
-        )
-        one = pipla.run(
-            model, algorithm, **start, num_steps=60, key=many.keys[1], progress=False, check=False
-        )
-        np.testing.assert_allclose(one.theta_trace, many.theta_trace[0, 1], rtol=1e-9, atol=1e-9)
-
-
-def test_a_saved_run_resumes_bit_for_bit(tmp_path):
-    model, start, algorithms = both(pipla.problems.toy(dimension=5))
-    options = {**start, "key": jax.random.key(0), "burn_in": 10, "progress": False, "check": False}
-    for number, algorithm in enumerate(algorithms):
-        whole = pipla.run(model, algorithm, num_steps=50, **options)
-        half = pipla.run(model, algorithm, num_steps=20, **options)
-        half.save(tmp_path / str(number))
-        loaded = pipla.load(tmp_path / str(number))
-        assert type(loaded.algorithm) is type(algorithm)
-        more = pipla.resume(tmp_path / str(number), model, num_steps=30, progress=False)
-        assert np.array_equal(more.theta_trace, whole.theta_trace)
-        assert np.array_equal(more.particles, whole.particles)
-        assert np.array_equal(more.x_mean, whole.x_mean)
+    assert np.isfinite(result.theta_trace.fine).all()

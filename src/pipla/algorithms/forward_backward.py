@@ -96,8 +96,13 @@ def mirror_images(theta: PyTree, particles: PyTree, points: PyTree, model: Model
     opposite border, or off the plane of a simplex.
     """
     images = jax.tree.map(lambda u, v: 2 * u - v, points, particles)
+    return projected(theta, images, model)
+
+
+def projected(theta: PyTree, particles: PyTree, model: Model) -> PyTree:
+    """The nearest points that keep to the constraints; the particles themselves without any."""
     if model.nonsmooth.finite:
-        return images
+        return particles
     # With next to no smoothing the prox is the projection, and the identity for other terms.
-    tiny = jax.tree.map(lambda leaf: jnp.asarray(jnp.finfo(leaf.dtype).tiny, leaf.dtype), images)
-    return model.solve(theta, images, None, tiny, model.warm_start(theta, images)).x
+    tiny = jax.tree.map(lambda leaf: jnp.asarray(jnp.finfo(leaf.dtype).tiny, leaf.dtype), particles)
+    return model.solve(theta, particles, None, tiny, model.warm_start(theta, particles)).x

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from pipla import _trees
+from pipla.algorithms.forward_backward import projected
 from pipla.models.model import Model, hessian, x_block
 from pipla.operators.eigenbasis import mean_decay
 from pipla.prox.combine import Sum
@@ -142,14 +143,24 @@ class Surrogate(eqx.Module):
 def _resolving_walls(model: Model, theta: PyTree, particles: PyTree, units: PyTree) -> PyTree:
     r"""Units short enough for the layer in which the data press x against a constraint.
 
-    There x is exponential with mean $1/|\nabla g_1|$, which steps must resolve.
+    There x is exponential with mean $1/|\nabla g_1|$, which steps must resolve. An element counts
+    where a move by that mean, downhill, meets the constraint: far from it, slopes do no harm.
     """
     terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
     walls = [path for term in terms if not term.finite for _, path in term.reach()]
     if not walls:
         return units
     slopes = model.gradients(theta, particles).particles
-    steepest = jax.tree.map(lambda leaf: jnp.max(jnp.mean(leaf**2, axis=0)), slopes)
+    downhill = jax.tree.map(
+        lambda x, slope: x - 1 / jnp.where(slope == 0, 1, slope), particles, slopes
+    )
+    nearest = projected(theta, downhill, model)
+    steepest = jax.tree.map(
+        lambda slope, there, near: jnp.max(jnp.mean(jnp.where(there == near, 0, slope**2), axis=0)),
+        slopes,
+        downhill,
+        nearest,
+    )
     layers = jax.tree.map(
         lambda unit, slope: jnp.minimum(
             unit, WALL_UNITS / jnp.where(slope > 0, slope, WALL_UNITS / unit)

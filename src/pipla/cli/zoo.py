@@ -25,7 +25,7 @@ def run(
         str | None,
         typer.Option(
             help="Put these beside fit, with as many gradients: PIPGLA, MYIPLA, PIPULA, MYPGD, "
-            "recommended; separated by commas."
+            "Adaptive; separated by commas."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,23 +12,25 @@ import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _checks, algorithms
+from pipla.algorithms.base import Algorithm
 from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.result import Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.fitting import fit
 from pipla.fitting.fitter import MANY_PARTICLES
+from pipla.models.noncentred import noncentred
 from pipla.problems import zoo
 from pipla.problems.zoo import Answer, ZooProblem
 from pipla.report import Cell, Table, fixed
 from pipla.tuning import TheoryWarning
-from pipla.tuning.rule import recommended
 
 #: What counts as right: theta in standard errors, or relative where that is more; means of x in
 #: sds, sds relative. Each plus twice the Monte-Carlo errors.
 THETA, THETA_RELATIVE, MEAN, SD = 0.1, 0.01, 0.1, 0.05
-#: The algorithms that can be put beside `fit`: they get the gradients that it took.
-PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "recommended")
+#: The algorithms that can be put beside `fit`: they get the gradients that it took. `Adaptive` is
+#: PIPGLA in non-centred form, reflected, with antithetic particles and steps of its own.
+PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "Adaptive")
 
 
 class Row(NamedTuple):
@@ -126,14 +128,16 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
     particles = jax.tree.map(
         lambda leaf: leaf + 1e-3 * spread.reshape(-1, *[1] * jnp.ndim(leaf)), problem.x
     )
-    quantity: Callable[[PyTree, PyTree], PyTree] | None = None
+    quantity = None
     with warnings.catch_warnings():
         for category in (ConvergenceWarning, TheoryWarning):
             warnings.simplefilter("ignore", category)
-        if name == "recommended":
-            rule = recommended(model)
-            algorithm, quantity = rule.algorithm, rule.back
-            model, particles = rule.model, rule.start(theta, particles)
+        algorithm: Algorithm
+        if name == "Adaptive":
+            model, quantity = noncentred(model)
+            particles = jax.vmap(quantity.inverse, in_axes=(None, 0))(theta, particles)
+            scheme = algorithms.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)
+            algorithm = algorithms.Adaptive(scheme)
         else:
             algorithm = getattr(algorithms, name)()
         result = run(

@@ -42,8 +42,9 @@ def check_consistent(fit: Fit) -> None:
     _expect("particles", fit.particles, x, (fit.num_particles,))
     if any(len(ends) != 3 for ends in fit.parameters.values()):
         raise DamagedResultError("parameters does not hold estimates with two ends.")
-    if not (math.isfinite(fit.step_size) and fit.step_size > 0):
-        raise DamagedResultError("step_size is not a positive number.")
+    for name in ("step_size", "order"):
+        if not (math.isfinite(getattr(fit, name)) and getattr(fit, name) > 0):
+            raise DamagedResultError(f"{name} is not a positive number.")
     fit.record.check(fit.num_particles, _trees.size(fit.x_mean), size)
     fit.standing.check(size, fit.num_steps)
 

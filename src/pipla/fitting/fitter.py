@@ -32,7 +32,7 @@ from pipla.fitting.observer import Look, Observer
 from pipla.fitting.pairs import Paired
 from pipla.fitting.record import Standing
 from pipla.fitting.result import Fit, fit_of
-from pipla.fitting.verdict import LARGEST_BIAS, Estimate, judge
+from pipla.fitting.verdict import LARGEST_BIAS, Estimate, judge, order_of
 from pipla.models.model import Model, checked_point
 
 #: The step, in units of the prior's own time.
@@ -291,7 +291,14 @@ class _Watch(Every):
             for lane in (0, 1)
         )
         return judge(
-            coarse, fine, self.observer, self.names, self.longest, self.tolerance, self._since
+            coarse,
+            fine,
+            self.observer,
+            self.names,
+            self.longest,
+            self.tolerance,
+            self._since,
+            order_of(self._model),
         )
 
 

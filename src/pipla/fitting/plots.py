@@ -10,7 +10,6 @@ from jaxtyping import Float
 from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.views import rows_of, series_of
 from pipla.fitting.summary import theta_numbers, x_numbers
-from pipla.fitting.verdict import ORDER
 from pipla.report.run_figure import (
     MOST_MARGINALS,
     Marginal,
@@ -62,7 +61,7 @@ def _series(
         estimates=(means[0], means[1], estimate),
         errors=(errors[0], errors[1], mcse),
         stderr=stderr,
-        order=ORDER,
+        order=fit.order,
     )
     traces = {"step size": coarse, "half of it": fine}
     return series_of(

@@ -61,6 +61,7 @@ class Fit:
         evaluations: of the gradient of the smooth potential, over all particles.
         seconds, compile_seconds: wall time of the steps, and of compiling.
         step_size: the larger one, in units of the prior's own time.
+        order: that of the bias in the step size, by which it was extrapolated.
         algorithm: with all its numbers.
         record: what was seen of x during the run.
         standing: everything that `resume` needs.
@@ -91,6 +92,7 @@ class Fit:
     seconds: float
     compile_seconds: float
     step_size: float
+    order: float
     algorithm: Algorithm | None
     record: Record
     standing: Standing
@@ -215,7 +217,8 @@ def fit_of(
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
     x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
     x_mean, x_sd, x_low, x_high = (
-        _like(x, values) for values in answer_for_x(observer, estimate.burn_in, estimate.mixed)
+        _like(x, values)
+        for values in answer_for_x(observer, estimate.burn_in, estimate.order, estimate.mixed)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
     trace: Both = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
@@ -245,6 +248,7 @@ def fit_of(
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
         step_size=float(given("step_size", algorithm.numbers()["step_size"])),
+        order=estimate.order,
         algorithm=algorithm,
         record=Record.of(observer),
         standing=standing,

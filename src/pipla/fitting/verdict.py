@@ -11,6 +11,7 @@ from pipla.engine.diagnostics import monte_carlo_error, still_moving
 from pipla.fitting.information import covariance_of, information
 from pipla.fitting.observer import Observer, split_rhat
 from pipla.fitting.pairs import extrapolated
+from pipla.models.model import Model
 
 #: The part of the run that is left out.
 BURN_IN = 1 / 3
@@ -19,6 +20,8 @@ TOLERANCE = 0.1
 #: The order of the bias in the step: measured between 1 (Poisson sequences) and 1.7 (lasso,
 #: nuclear norm, total variation). A wrong order leaves less than half of what is removed.
 ORDER = 1.5
+#: Near a constraint it is 1: half of the step halves the bias of a half-width (1.95 times).
+ORDER_AT_WALLS = 1.0
 #: The part of the tolerance that Monte-Carlo error may take.
 SHARE = 0.6
 #: The largest bias that extrapolation may remove, in tolerances: beyond, the step is too long.
@@ -36,6 +39,7 @@ class Estimate(NamedTuple):
     """What is known after some steps; theta is flattened."""
 
     burn_in: int
+    order: float  # of the bias in the step
     theta: Float[np.ndarray, " k"]
     bias: Float[np.ndarray, " k"]  # of the fine run, removed by extrapolation
     mcse: Float[np.ndarray, " k"]
@@ -60,6 +64,11 @@ class Estimate(NamedTuple):
         return bool(np.any(np.abs(self.bias) - 2 * self.mcse > LARGEST_BIAS * self.tolerance))
 
 
+def order_of(model: Model) -> float:
+    """The order of the bias in the step."""
+    return ORDER if model.nonsmooth.finite else ORDER_AT_WALLS
+
+
 class XAnswer(NamedTuple):
     """Means, sds and quantiles of x, flattened."""
 
@@ -69,7 +78,7 @@ class XAnswer(NamedTuple):
     high: Float[np.ndarray, " d"]
 
 
-def answer_for_x(observer: Observer, burn_in: int, mixed: bool) -> XAnswer:
+def answer_for_x(observer: Observer, burn_in: int, order: float, mixed: bool) -> XAnswer:
     """Mean, sd, 5 % and 95 % quantiles of x; no quantiles while x has not mixed.
 
     They are those of the smaller step. Where its mean or sd differs from those of the longer step
@@ -89,11 +98,11 @@ def answer_for_x(observer: Observer, burn_in: int, mixed: bool) -> XAnswer:
     shift, stretch = np.zeros_like(mean), np.ones_like(sd)
     (first, second), scale = np.moveaxis(series, 0, 2), np.where(sd > 0, sd, 1.0)[watched]
     difference = first[1] - first[0]  # of the means over particles, at every look
-    shift[watched] = _significant(difference) / (2**ORDER - 1)
+    shift[watched] = _significant(difference) / (2**order - 1)
     # The relative difference of sds, linearised: the difference of squares about the mean.
     squares = second - 2 * mean[watched] * first
     spread = (squares[1] - squares[0]) / (2 * scale**2)
-    stretch[watched] = 1 + np.clip(_significant(spread) / (2**ORDER - 1), -0.3, 0.3)
+    stretch[watched] = 1 + np.clip(_significant(spread) / (2**order - 1), -0.3, 0.3)
     moved = mean + shift
     return XAnswer(
         moved, sd * stretch, moved + (low - mean) * stretch, moved + (high - mean) * stretch
@@ -115,10 +124,14 @@ def judge(
     longest: Float[np.ndarray, " k"],
     tolerance: Float[np.ndarray, " k"] | None,
     since: int,
+    order: float,
 ) -> Estimate:
-    """The estimate after these steps, of which those before `since` had another step size."""
+    """The estimate after these steps, of which those before `since` had another step size.
+
+    The bias is of this order in the step.
+    """
     burn_in = since + int(BURN_IN * (len(fine) - since))
-    both = extrapolated((coarse[burn_in:], fine[burn_in:]), ORDER)
+    both = extrapolated((coarse[burn_in:], fine[burn_in:]), order)
     theta, mcse = both.mean(axis=0), monte_carlo_error(both)
     bias = fine[burn_in:].mean(axis=0) - theta
     scores = observer.scores_after(burn_in)
@@ -148,7 +161,7 @@ def judge(
     for value, limit, words in zip(x_errors, limits, what, strict=True):
         if not value <= limit:
             points.append(f"the largest {words} is {value:.3g}, above {limit:g}")
-    return Estimate(burn_in, theta, bias, mcse, covariance, wanted, x_errors, tuple(points))
+    return Estimate(burn_in, order, theta, bias, mcse, covariance, wanted, x_errors, tuple(points))
 
 
 def _x_errors(observer: Observer, burn_in: int) -> tuple[float, float, float]:

@@ -73,7 +73,8 @@ class Wrapper(Algorithm[WrapperStateT]):
 
     def around(self, scheme: Algorithm) -> Self:
         """This wrapper around another algorithm."""
-        return dataclasses.replace(self, scheme=scheme)
+        # Not `dataclasses.replace`, which converts its numbers anew and changes their dtypes.
+        return eqx.tree_at(lambda wrapper: wrapper.scheme, self, scheme)
 
     def with_theta(self, state: WrapperStateT, theta: PyTree) -> WrapperStateT:
         return dataclasses.replace(state, inner=self.scheme.with_theta(state.inner, theta))

@@ -31,17 +31,16 @@ def _corrected(make: Any, note: str = "") -> ThetaEntry:
     return ThetaEntry(make.func.__name__, "exact", "corrected", make, note=note)
 
 
-#: The row without any hand-set number. In each step, the Hessian products at one particle cost as
-#: much as five gradients at one particle.
+#: The row without any hand-set number. A step is one of the longer and two of the shorter size,
+#: each with a gradient in x and one in theta.
 RECOMMENDED = ThetaEntry(
-    "Adaptive",
+    "fit",
     "exact",
     "recommended",
     None,
-    gradients_per_step=5,
-    gradients_once=100,
-    average_share=0.5,
-    note="pipla.recommended: non-centred, antithetic, reflected prox, steps from the curvature",
+    gradients=6,
+    average_share=2 / 3,
+    note="the rule of pipla.fit: IRPL at a step and at half of it, extrapolated",
 )
 _NO_STEP = "the paper does not print its step; MYIPLA's is used"
 _NO_ROW = "not in the paper's table"

@@ -11,15 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipla.algorithms import MetropolisAdjusted
+from pipla.algorithms import IRPL, MetropolisAdjusted
 from pipla.algorithms.base import Algorithm
 from pipla.engine.save import Save
 from pipla.engine.sweep import sweep
 from pipla.experiments.base import Outcome, six_digits
 from pipla.experiments.theta.rows import ThetaEntry, ThetaJob, ThetaRow
+from pipla.fitting.fitter import STEP_SIZE
+from pipla.fitting.pairs import Paired, extrapolated
+from pipla.fitting.verdict import order_of
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred
-from pipla.tuning.rule import recommended
 
 #: The number of individual runs that are kept for figures.
 SAMPLES = 8
@@ -78,7 +80,8 @@ def replicate(
         )
         if result.interrupted:
             raise KeyboardInterrupt
-        pieces.append(read(np.asarray(result.theta_trace[0], np.float64)))
+        trace = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), result.theta_trace)
+        pieces.append(read(trace))
         seconds += result.seconds
         compile_seconds += result.compile_seconds
     return Runs(np.concatenate(pieces), seconds, compile_seconds)
@@ -200,7 +203,7 @@ class _Setup(NamedTuple):
     model: Model
     algorithm: Algorithm
     begin: Callable[[Any, Any], tuple[Any, Any]]
-    read: Callable[[np.ndarray], np.ndarray]
+    read: Callable[[Any], np.ndarray]
 
 
 def _setup(job: ThetaJob, entry: ThetaEntry) -> _Setup:
@@ -215,15 +218,14 @@ def _setup(job: ThetaJob, entry: ThetaEntry) -> _Setup:
         if entry.model is not None:
             plain = entry.model(plain)
         return _Setup(plain, entry.make(), lambda theta, particles: (theta, particles), np.asarray)
-    rule = recommended(model)
 
     def begin(theta: Any, particles: Any) -> tuple[Any, Any]:
         if job.positive:
             theta = jnp.where(theta == 0, 0.5, jnp.abs(theta))
-        return theta, jax.vmap(rule.start)(theta, particles)
+        return theta, particles
 
-    read = np.abs if job.positive else np.asarray
-    return _Setup(rule.model, rule.algorithm, begin, read)
+    order = order_of(model)
+    return _Setup(model, Paired(IRPL(STEP_SIZE)), begin, lambda both: extrapolated(both, order))
 
 
 def _key(job: ThetaJob, name: str) -> Any:

@@ -45,14 +45,12 @@ class ThetaEntry(Entry):
     """One row: an algorithm, its model, and what the paper printed for it.
 
     Attributes:
-        make: makes the algorithm, when the run starts and the precision is known; `None` for
-            `pipla.recommended`.
+        make: makes the algorithm, when the run starts and the precision is known; `None` for the
+            rule of `pipla.fit`.
         paper: the published numbers: `nmse_last`, `nmse_last_sd`, `nmse_average`, `seconds`.
         model: applied to the problem's model before the run, such as `published.doubled` (E3).
         num_particles: the number of particles, where it is not the preset's.
         gradients: gradient evaluations of g1 per particle and step.
-        gradients_per_step, gradients_once: evaluations at one particle alone, in every step and
-            before the first one.
         average_share: the last share of the run that is averaged, where it is not the preset's.
     """
 
@@ -62,8 +60,6 @@ class ThetaEntry(Entry):
     model: Callable[[Model], Model] | None = None
     num_particles: int | None = None
     gradients: float = 1.0
-    gradients_per_step: float = 0.0
-    gradients_once: float = 0.0
     average_share: float | None = None
 
     def particles(self, preset: ThetaPreset) -> int:
@@ -71,17 +67,14 @@ class ThetaEntry(Entry):
         return self.num_particles or preset.num_particles
 
     def steps(self, preset: ThetaPreset) -> int:
-        """The number of steps: fewer than the preset's where `gradients_per_step` adds cost."""
-        if not self.gradients_per_step:
+        """The number of steps; those of the rule of `pipla.fit` cost as much as the others'."""
+        if self.make is not None:
             return preset.num_steps
-        step = self.gradients * self.particles(preset) + self.gradients_per_step
-        total = preset.num_steps * preset.num_particles
-        return max(int((total - self.gradients_once) / step), 1)
+        return max(int(preset.num_steps / self.gradients), 1)
 
     def evaluations(self, preset: ThetaPreset, steps: Steps) -> Steps:
         """Gradient evaluations in `steps` steps, per particle of the preset."""
-        step = self.gradients * self.particles(preset) + self.gradients_per_step
-        return (steps * step + self.gradients_once) / preset.num_particles
+        return steps * self.gradients * self.particles(preset) / preset.num_particles
 
     @property
     def label(self) -> str:
