@@ -248,12 +248,13 @@ def coupled(theta, x, matrix):
 
 def test_the_stiffness_of_a_part_is_that_of_its_whole_block(monkeypatch):
     root = np.random.default_rng(0).normal(size=(5, 5))
-    matrix = root @ root.T
+    matrix = 0.01 * root @ root.T
     model, theta = pipla.Model(coupled, data=matrix), Two(jnp.ones(2), jnp.ones(3))
     ratios = stiffness_ratios(model, theta, jnp.ones((4, 2)))
     expected = 2 / np.linalg.eigvalsh(matrix)[-1]
     np.testing.assert_allclose([ratios.a, ratios.b], expected, rtol=1e-6)
-    # Adaptive measures the same, and takes one Hessian product for the whole part.
+    # Adaptive measures the same, and takes one Hessian product for the whole part. Theta is flatter
+    # than x, whose stiffness is 2: without a cap its step is half of that along its curvature.
     taken, original = [], adaptive.theta_block
 
     def counted(product, theta, x, numbers):
@@ -261,12 +262,24 @@ def test_the_stiffness_of_a_part_is_that_of_its_whole_block(monkeypatch):
         return original(product, theta, x, numbers)
 
     monkeypatch.setattr(adaptive, "theta_block", counted)
-    algorithm = adaptive.Adaptive(pipla.PIPGLA(1.0, theta_noise=False))
-    state = eqx.filter_jit(algorithm.init)(model, theta, jnp.ones((4, 2)))
+    algorithm = adaptive.Adaptive(pipla.PIPGLA(1.0, theta_noise=False), capped=False)
+
+    @eqx.filter_jit
+    def one_step(model, theta):
+        state = algorithm.init(model, theta, jnp.ones((4, 2)))
+        return algorithm.step(KEY, state, model)[0]
+
+    state = one_step(model, theta)
     assert set(taken) == {(0, 1)}
     stiffness = state.theta_stiffness
     np.testing.assert_allclose([stiffness.a, stiffness.b], 2 / expected, rtol=1e-3)
     np.testing.assert_allclose(_trees.norm(state.theta_direction), 1.0)
+    moved = np.concatenate([state.theta.a, state.theta.b]) - 1
+    along = -matrix @ np.ones(5) / (2 * stiffness.a)
+    longest = 1 / np.sqrt(stiffness.a)
+    bounded = along * min(1, longest / np.linalg.norm(along))
+    np.testing.assert_allclose(moved, bounded, rtol=1e-9)
+    assert expected > 1
 
 
 def test_the_recommended_rule_takes_modules_and_saves_x():
