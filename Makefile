@@ -53,6 +53,7 @@ bench: setup
 	$(BIN)/python benchmarks/sparse.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/minibatch.py
+	$(BIN)/python benchmarks/nuclear.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --group docs

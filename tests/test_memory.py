@@ -45,6 +45,28 @@ def test_peak_memory_of_ten_times_the_steps_is_the_same():
     assert many <= 1.2 * few
 
 
+def test_a_chunk_does_not_keep_the_buffer_of_its_trace():
+    """The buffer has room for 1024 steps of theta, however few the chunk makes."""
+    held = []
+
+    def look(view):
+        held.append(sum(array.nbytes for array in jax.live_arrays()))
+
+    pipla.run(
+        pipla.Model(lambda theta, x, _: jnp.sum((x - theta) ** 2) / 2),
+        pipla.PGD(0.1),
+        theta=jnp.zeros(100),
+        particles=jnp.zeros((2, 100)),
+        num_steps=40,
+        key=jax.random.key(0),
+        check=False,
+        chunk_size=4,
+        callbacks=[look],
+    )
+    assert len(held) == 10
+    assert held[-1] - held[1] < 1024 * 100 * 4
+
+
 def run_of_a_new_function():
     """A run as in a notebook cell: the function is defined again every time."""
 

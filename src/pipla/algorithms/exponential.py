@@ -77,14 +77,16 @@ class ExponentialFlow(Langevin):
         if self.theta_update == "gradient":
             gradients = self.gradients(state._replace(particles=point.x), model)
         images = mirror_images(theta, free, point.x, model) if self.reflected else None
+        at_point = images is None or model.nonsmooth.finite
         return Move(
             theta=_trees.add(self.theta_step(theta, gradients.theta, scales), noise.theta),
-            particles=point.x if images is None or model.nonsmooth.finite else images,
+            particles=point.x if at_point else images,
             warm=point.warm,
             gradients=gradients,
             gap=point.gap,
             reflected=images,
             surrogate=surrogate,
+            penalty=point.penalty if at_point else None,
         )
 
 

@@ -62,8 +62,9 @@ class ForwardBackward(Langevin):
         smoothing = 0.5 * lam if self.reflected else lam
         point = self.prox(theta, particles, smoothing, scales, state.warm, model)
         if self.reflected:
-            point = point._replace(x=mirror_images(theta, particles, point.x, model))
-        return Move(point.theta, point.x, point.warm, gradients, point.gap)
+            images = mirror_images(theta, particles, point.x, model)
+            point = point._replace(x=images, penalty=None)
+        return Move(point.theta, point.x, point.warm, gradients, point.gap, penalty=point.penalty)
 
     def suggested_numbers(self, geometry: Geometry) -> dict[str, float]:
         if self.smoothing is None:

@@ -91,15 +91,23 @@ class Interwoven(NamedTuple):
 
 
 def interweave(
-    model: Model, theta: PyTree, particles: PyTree, images: PyTree, curvature: Curvature
+    model: Model,
+    theta: PyTree,
+    particles: PyTree,
+    penalty: PyTree,
+    images: PyTree,
+    curvature: Curvature,
 ) -> Interwoven:
-    """One move of theta for these particles, which move along with it."""
+    """One move of theta for these particles, which move along with it.
+
+    `penalty` is that of the `Solution` whose points they are, or `None`.
+    """
     bijector = _bijector(model.nonsmooth)
     longest = longest_moves(model, theta)
     waiting = curvature.steps < WAIT
 
     # Infinite where all particles are at the kink; the bound makes it a step.
-    centred = _closed_form(model, theta, particles)
+    centred = _closed_form(model, theta, particles, penalty)
     centred = jax.tree.map(
         lambda new, old, most: jnp.where(
             waiting | jnp.isnan(new), old, old + jnp.clip(new - old, -most, most)
@@ -145,13 +153,18 @@ def _bijector(term: Term) -> Bijector:
         return Identity()
 
 
-def _closed_form(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
+def _closed_form(model: Model, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
     """The best theta for the particles in those parts where there is a closed form."""
     best = model.smooth.closed_form(theta, particles)
     best = theta if best is None else best
-    for term in model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,):
+    terms: tuple[Term, ...] = (model.nonsmooth,)
+    penalties: tuple[PyTree, ...] = (penalty,)
+    if isinstance(model.nonsmooth, Sum):
+        terms = model.nonsmooth.terms
+        penalties = penalty if isinstance(penalty, tuple) else (None,) * len(terms)
+    for term, one in zip(terms, penalties, strict=True):
         if term.uses_theta and term.has_closed_form:
-            best = term.closed_form(best, particles)
+            best = term.closed_form_at(best, particles, one)
     return best
 
 

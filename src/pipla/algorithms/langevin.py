@@ -78,6 +78,7 @@ class Move(NamedTuple):
     gap: Float[Array, ""]
     reflected: PyTree = None
     surrogate: PyTree = None
+    penalty: PyTree = None  # of `particles`, where they are proximal points
 
 
 class Langevin(Algorithm[State]):
@@ -158,7 +159,7 @@ class Langevin(Algorithm[State]):
             reflected=move.reflected,
             surrogate=move.surrogate,
         )
-        return self._learn(after, move.theta, model), info
+        return self._learn(after, move.theta, move.penalty, model), info
 
     def coarse_step(
         self, keys: tuple[Key[Array, ""], Key[Array, ""]], state: State, model: Model
@@ -346,15 +347,15 @@ class Langevin(Algorithm[State]):
             after.surrogate,
         )
 
-    def _learn(self, state: State, target: PyTree, model: Model) -> State:
+    def _learn(self, state: State, target: PyTree, penalty: PyTree, model: Model) -> State:
         """The state with theta after its move, for which the scheme proposes `target`."""
         if self.theta_update == "frozen":
             return state
         if self.theta_update == "closed-form":
-            return state._replace(theta=model.closed_form(state.theta, state.particles))
+            return state._replace(theta=model.closed_form(state.theta, state.particles, penalty))
         if self.theta_update == "interwoven":
             theta, particles, images, curvature = interweave(
-                model, state.theta, state.particles, state.reflected, state.curvature
+                model, state.theta, state.particles, penalty, state.reflected, state.curvature
             )
             return state._replace(
                 theta=theta, particles=particles, reflected=images, curvature=curvature

@@ -196,7 +196,8 @@ class Driver(NamedTuple):
             batches = batches.extended(carry.batch)
             carry = carry._replace(batch=carry.batch.emptied())
         gap = np.maximum(history.prox_gap, np.asarray(chunk.prox_gap))
-        trace = jax.tree.map(lambda rows: np.asarray(rows)[:count], chunk.trace)
+        # Copied: a view of a few rows would keep the buffer for all that a chunk may have.
+        trace = jax.tree.map(lambda rows: np.array(np.asarray(rows)[:count]), chunk.trace)
         return history._replace(
             carry=carry,
             step=step,

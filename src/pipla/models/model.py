@@ -157,11 +157,12 @@ class Model(eqx.Module):
             return jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), particles)
         return self.metric(theta, _trees.first(particles))
 
-    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+    def closed_form(self, theta: PyTree, particles: PyTree, penalty: PyTree = None) -> PyTree:
         r"""Theta where the mean potential over the particles is smallest, in closed form.
 
         The terms and the likelihood each set their own parts of theta; a likelihood without a
-        closed form must not depend on theta.
+        closed form must not depend on theta. `penalty` is that of the `Solution` whose points the
+        particles are, where it is known: it saves a nuclear norm its second decomposition.
         """
         theta, particles = _floats(theta, particles)
         best = self.smooth.closed_form(theta, particles)
@@ -173,7 +174,7 @@ class Model(eqx.Module):
                     "'gradient'."
                 )
             best = theta
-        return self.nonsmooth.closed_form(best, particles)
+        return self.nonsmooth.closed_form_at(best, particles, penalty)
 
     def warm_start(self, theta: PyTree, particles: PyTree) -> PyTree:
         """The warm start of the prox for every particle."""

@@ -40,12 +40,16 @@ class Solution(NamedTuple):
     """A proximal point, the warm start for the next call, and how inexact the point may be.
 
     `gap` bounds the objective's distance to its minimum (the duality gap); 0 for closed forms.
+    `penalty` is the penalty at the point where the solver has it at no cost, else `None`: the
+    value of a term in x alone, the $R(x)$ of a strength, one for each term of a sum with theta.
+    A nuclear norm needs a second decomposition without it.
     """
 
     theta: PyTree
     x: PyTree
     warm: PyTree
     gap: Scalar
+    penalty: PyTree = None
 
 
 class Term(eqx.Module):
@@ -158,6 +162,16 @@ class Term(eqx.Module):
             f"{type(self).__name__} has no closed-form theta; use theta_update='prox' or "
             "'gradient'."
         )
+
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        """`closed_form` at particles that are proximal points, with what `solve` knew of them.
+
+        Arguments:
+            theta: the shared parameter.
+            particles: the `x` of the `Solution` of each particle.
+            penalty: their `penalty`, or `None`. By default it is not used.
+        """
+        return self.closed_form(theta, particles)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of x, the squared length scale of this term: the time of diffusion over it.

@@ -88,7 +88,11 @@ class Scaled(Wrapped):
     ) -> Solution:
         both = self._times(lam_theta), self._times(lam_x)
         solution = self.term.solve(theta, x, *both, warm)
-        return solution._replace(gap=solution.gap * self.weight.astype(solution.gap.dtype))
+        weight = self.weight.astype(solution.gap.dtype)
+        solution = solution._replace(gap=solution.gap * weight)
+        if self.term.uses_theta or solution.penalty is None:
+            return solution  # the best theta is the same whatever the weight
+        return solution._replace(penalty=solution.penalty * weight)
 
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
         value = self.term.envelope(theta, x, self._times(lam_theta), self._times(lam_x))
@@ -103,6 +107,9 @@ class Scaled(Wrapped):
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         return self.term.closed_form(theta, particles)
+
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        return self.term.closed_form_at(theta, particles, penalty)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         return jax.tree.map(
@@ -158,9 +165,15 @@ class Translated(Wrapped):
         return self.term.envelope(theta, self._moved(x, -1), lam_theta, lam_x)
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, self._all_moved_back(particles))
+
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        return self.term.closed_form_at(theta, self._all_moved_back(particles), penalty)
+
+    def _all_moved_back(self, particles: PyTree) -> PyTree:
         particles = floating("particles", particles)
         particle_count(particles)
-        return self.term.closed_form(theta, jax.vmap(lambda x: self._moved(x, -1))(particles))
+        return jax.vmap(lambda x: self._moved(x, -1))(particles)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.time_unit(theta, x)
@@ -223,6 +236,11 @@ class On(Wrapped):
         best = self.term.closed_form(own, part("x", particles, self.x))
         return put_part(theta, self.theta, best)
 
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        own = part("theta", theta, self.theta)
+        best = self.term.closed_form_at(own, part("x", particles, self.x), penalty)
+        return put_part(theta, self.theta, best)
+
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
         return put_part(super().time_unit(theta, x), self.x, own)
@@ -272,12 +290,16 @@ class Sum(Iterative):
                 f"warm must be a tuple with one entry for each of the {len(self.terms)} terms, "
                 f"such as `warm_start(theta, x)` returns, got {type(warm).__name__}."
             )
-        gaps, next_warm = [], []
+        points: list[Solution] = []
         for term, start in zip(self.terms, warm, strict=True):
-            theta, x, warm_start, gap = term.solve(theta, x, lam_theta, lam_x, start)
-            next_warm.append(warm_start)
-            gaps.append(gap)
-        return Solution(theta, x, tuple(next_warm), functools.reduce(jnp.add, gaps))
+            points.append(term.solve(theta, x, lam_theta, lam_x, start))
+            theta, x = points[-1].theta, points[-1].x
+        gap = functools.reduce(jnp.add, [point.gap for point in points])
+        penalty: PyTree = tuple(point.penalty for point in points)
+        if not self.uses_theta:
+            known = all(one is not None for one in penalty)
+            penalty = functools.reduce(jnp.add, penalty) if known else None
+        return Solution(theta, x, tuple(point.warm for point in points), gap, penalty)
 
     def reach(self) -> list[tuple[Path | None, Path]]:
         return [pair for term in self.terms for pair in term.reach()]
@@ -295,6 +317,13 @@ class Sum(Iterative):
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         for term in self.terms:
             theta = term.closed_form(theta, particles)
+        return theta
+
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        if penalty is None or not self.uses_theta:
+            return self.closed_form(theta, particles)
+        for term, one in zip(self.terms, penalty, strict=True):
+            theta = term.closed_form_at(theta, particles, one)
         return theta
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:

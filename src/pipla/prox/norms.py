@@ -24,8 +24,9 @@ from pipla.prox._arguments import (
     hyperparameter,
     normal_axes,
     require_floating,
+    require_smoothing,
 )
-from pipla.prox.base import Fixed, Scalar, soft
+from pipla.prox.base import Fixed, Scalar, Solution, soft
 
 
 class SoftThreshold(Fixed):
@@ -47,8 +48,21 @@ class SoftThreshold(Fixed):
         return self.weight.astype(x.dtype) * jnp.sum(self.amplitudes(x))
 
     def shrink(self, x: Array, lam: Scalar) -> Array:
+        return self.threshold(x, lam)[0]
+
+    def threshold(self, x: Array, lam: Scalar) -> tuple[Array, Scalar]:
+        """The proximal point and the penalty there, from one decomposition."""
+        weight = self.weight.astype(x.dtype)
         amplitudes, rebuild = self.decompose(x)
-        return rebuild(jnp.maximum(amplitudes - lam * self.weight.astype(x.dtype), 0))
+        shrunk = jnp.maximum(amplitudes - lam * weight, 0)
+        return rebuild(shrunk), weight * jnp.sum(shrunk)
+
+    def solve(
+        self, theta: PyTree, x: Array, lam_theta: PyTree, lam_x: Scalar, warm: PyTree
+    ) -> Solution:
+        x = require_floating("x", x, self)
+        point, penalty = self.threshold(x, require_smoothing("lam_x", lam_x, x))
+        return Solution(theta, point, warm, jnp.zeros((), x.dtype), penalty)
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""The squared length scale $w^{-2}$."""

@@ -125,8 +125,16 @@ class Strength(Iterative):
                 "keeps the strength from 0; use normalised=True, and no normaliser in `smooth`."
             )
         particles = require_particles(particles, self)
-        mean = jnp.mean(jax.vmap(lambda x: self.regulariser.value(None, x))(particles))
-        return jnp.log(self._degrees(particles[0]) / mean) / self.rate.astype(particles.dtype)
+        return self._best(particles, jax.vmap(lambda x: self.regulariser.value(None, x))(particles))
+
+    def closed_form_at(self, theta: Array, particles: Array, penalty: Array | None) -> Array:
+        if penalty is None or not self.normalised:
+            return self.closed_form(theta, particles)
+        return self._best(require_particles(particles, self), penalty)
+
+    def _best(self, particles: Array, penalty: Array) -> Array:
+        strength = self._degrees(particles[0]) / jnp.mean(penalty)
+        return jnp.log(strength) / self.rate.astype(particles.dtype)
 
     def time_unit(self, theta: Array, x: Array) -> Array:
         r"""The squared length scale: $w^{-2}$ times that of $R$."""
@@ -175,8 +183,10 @@ class Strength(Iterative):
         weight = self.regulariser.weight.astype(x.dtype)
         theta = moved(equation.solve(weight * amplitudes, weight**2 * lam_x))
         threshold = lam_x * weight * jnp.exp(rate * theta)
-        x = rebuild(jnp.maximum(amplitudes - threshold, 0))
-        return Solution(theta, x, warm, jnp.zeros((), x.dtype))
+        shrunk = jnp.maximum(amplitudes - threshold, 0)
+        return Solution(
+            theta, rebuild(shrunk), warm, jnp.zeros((), x.dtype), weight * jnp.sum(shrunk)
+        )
 
     def _over_x(self, theta: Array, x: Array, lam_x: Array, warm: PyTree) -> Solution:
         """The prox over x alone: that of R, with the strength in its smoothing."""
@@ -210,14 +220,16 @@ class Strength(Iterative):
                 lambda new, old: jnp.where(stale, new, old), cold, state.point.warm
             )
             point = self.regulariser.solve(None, x, None, lam_x * weight, start)
-            following = equation.root(self.regulariser.value(None, point.x))
+            if point.penalty is None:
+                point = point._replace(penalty=self.regulariser.value(None, point.x))
+            following = equation.root(point.penalty)
             step = jnp.abs(following - decrease)
             tolerance = self.tolerance.astype(x.dtype) * jnp.abs(following)
             moving = step > jnp.maximum(tolerance, equation.rounding(following))
             return _Alternation(decrease, following, point, moving, state.steps + 1)
 
         zero = jnp.zeros_like(lam_x)
-        start = Solution(None, x, warm, zero)
+        start = Solution(None, x, warm, zero, penalty=zero)
         state = _Alternation(zero, zero, start, zero == 0, jnp.zeros((), jnp.int32))
         state = jax.lax.while_loop(unfinished, iterate, state)
         # The inner problem was w R + |u - x|²/(2 lam_x), divided by w.

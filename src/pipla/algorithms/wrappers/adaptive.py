@@ -66,11 +66,17 @@ class Adaptive(Wrapper[AdaptiveState]):
     Arguments:
         scheme: which algorithm; its `step_size` and `theta_scale` are replaced.
         first, last, change_after: $f_0$, $f_\infty$ and $n_0$.
+        capped: whether $P \le 1$. Without it theta makes part of a Newton step where it is flatter
+            than x, bounded by $1/\sqrt{L_\theta}$ only. That suits the log scales of a network,
+            whose stiffest direction in x is hundreds of times as stiff as they are; with it they
+            need as many times more steps. Where the likelihood is flat far from the data (the
+            half width of a uniform prior), theta leaves for good without it.
     """
 
     first: Array = eqx.field(converter=number, default=1.0)
     last: Array = eqx.field(converter=number, default=0.0625)
     change_after: Array = eqx.field(converter=number, default=40.0)
+    capped: bool = eqx.field(static=True, default=True, kw_only=True)
     name: str = eqx.field(static=True, default="", kw_only=True)
 
     #: The number of steps over which theta's moves are averaged.
@@ -81,6 +87,7 @@ class Adaptive(Wrapper[AdaptiveState]):
     def __check_init__(self) -> None:
         for name in ("first", "last", "change_after"):
             _checks.positive(name, getattr(self, name))
+        _checks.boolean("capped", self.capped)
         if isinstance(self.scheme, Algorithm):
             self._scheme(1.0, 1.0)  # an error where there are no such numbers
 
@@ -117,7 +124,9 @@ class Adaptive(Wrapper[AdaptiveState]):
         share = fraction(state.age, self.first, self.last, self.change_after)
         stiffness = _or_one(state.stiffness)
         ratios = jax.tree.map(
-            lambda s: jnp.minimum(stiffness / jnp.where(s > 0, s, jnp.inf), 1.0),
+            lambda s: jnp.minimum(
+                stiffness / jnp.where(s > 0, s, jnp.inf), 1.0 if self.capped else jnp.inf
+            ),
             state.theta_stiffness,
         )
         scheme = self._scheme(
