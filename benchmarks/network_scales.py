@@ -30,10 +30,11 @@ STARTS, PARTICLES = (-1.0, -2.0, -3.0), 10
 def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
     warnings.simplefilter("ignore", pipla.ConvergenceWarning)
-    rule = pipla.recommended(network(*images()))
+    plain = pipla.noncentred(network(*images()))
+    scheme = pipla.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)
     algorithms = {
-        "P <= 1, steps fall": rule.algorithm,
-        "P free, steps stay": pipla.Adaptive(rule.algorithm.scheme, last=1.0, capped=False),
+        "P <= 1, steps fall": pipla.Adaptive(scheme),
+        "P free, steps stay": pipla.Adaptive(scheme, last=1.0, capped=False),
     }
     at = [max(1, steps * part // 10) - 1 for part in (1, 2, 5, 8, 10)]
     print(f"{'':18}  start  alpha at step {', '.join(str(i + 1) for i in at)}", end="")
@@ -41,7 +42,7 @@ def main() -> None:
     for name, algorithm in reversed(algorithms.items()):
         for start in STARTS:
             begin = time.process_time()
-            result = run(rule, algorithm, start, steps)
+            result = run(plain, algorithm, start, steps)
             alpha = np.asarray(result.theta_trace["alpha"])
             path = " ".join(f"{alpha[i]:6.2f}" for i in at)
             mean = f"{result.theta['alpha']:6.3f} {result.theta['beta']:6.3f}"
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def run(
-    rule: pipla.tuning.rule.Recommended, algorithm: pipla.Algorithm, start: float, steps: int
+    plain: pipla.models.noncentred.NonCentred, algorithm: pipla.Algorithm, start: float, steps: int
 ) -> pipla.Result:
     """From weights drawn from the prior at this alpha."""
     theta = {"alpha": jnp.float32(start), "beta": jnp.float32(0.0)}
@@ -59,10 +60,10 @@ def run(
         "v": jnp.asarray(rng.laplace(size=(PARTICLES, 40, 2)), jnp.float32),
     }
     return pipla.run(
-        rule.model,
+        plain.model,
         algorithm,
         theta=theta,
-        particles=rule.start(theta, particles),
+        particles=plain.start(theta, particles),
         num_steps=steps,
         burn_in=steps // 2,
         key=jax.random.key(0),

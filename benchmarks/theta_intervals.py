@@ -1,8 +1,8 @@
 """How often 95 % intervals of `pipla.fit` for theta hold the theta that made the data.
 
-Run with `python benchmarks/theta_intervals.py [replicates] [problem ...]`. Each replicate draws x from the
-prior at the true theta, then data, and fits them. With 200 replicates the share of a right interval
-is 92 to 98 % in 95 of 100 tables.
+Run with `python benchmarks/theta_intervals.py [replicates] [problem ...]`. Each replicate draws x
+from the prior at the true theta, then data, and fits them. With 200 replicates the share of a right
+interval is 92 to 98 % in 95 of 100 tables.
 """
 
 from __future__ import annotations

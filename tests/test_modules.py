@@ -282,7 +282,7 @@ def test_the_stiffness_of_a_part_is_that_of_its_whole_block(monkeypatch):
     assert expected > 1
 
 
-def test_the_recommended_rule_takes_modules_and_saves_x():
+def test_a_non_centred_run_takes_modules_and_saves_x():
     class Theta(eqx.Module):
         net: Two
         scale: jax.Array
@@ -294,15 +294,15 @@ def test_the_recommended_rule_takes_modules_and_saves_x():
         pipla.prox.LaplaceScale().on(theta="scale", x=("inner", 0)),
         data=DATA,
     )
-    rule = pipla.recommended(model)
+    plain = pipla.noncentred(model)
     found = pipla.run(
-        rule.model,
-        rule.algorithm,
-        **{"theta": theta, "particles": rule.start(theta, cloud), **OPTIONS},
-        save=pipla.Save(quantity=rule.back, particles_every=6),
+        plain.model,
+        pipla.Adaptive(pipla.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)),
+        **{"theta": theta, "particles": plain.start(theta, cloud), **OPTIONS},
+        save=pipla.Save(quantity=plain.back, particles_every=6),
     )
     last, z = found.theta_last, found.particles.inner[0]
-    back = jax.vmap(lambda z: rule.back(last, Latent((z,))).inner[0])(z)
+    back = jax.vmap(lambda z: plain.back(last, Latent((z,))).inner[0])(z)
     np.testing.assert_allclose(found.saved_particles.inner[0][-1], back, rtol=1e-12)
     assert found.x_mean.shape is jnp.sin
     assert last.scale != 0

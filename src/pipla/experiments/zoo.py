@@ -134,8 +134,9 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
             warnings.simplefilter("ignore", category)
         algorithm: Algorithm
         if name == "Adaptive":
-            model, quantity = noncentred(model)
-            particles = jax.vmap(quantity.inverse, in_axes=(None, 0))(theta, particles)
+            plain = noncentred(model)
+            model, quantity = plain
+            particles = plain.start(theta, particles)
             scheme = algorithms.PIPGLA(1.0, theta_noise=False, antithetic=True, reflected=True)
             algorithm = algorithms.Adaptive(scheme)
         else:

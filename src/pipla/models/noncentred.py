@@ -16,10 +16,11 @@ import functools
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from pipla import prox
+from pipla import _trees, prox
 from pipla.models.likelihoods import Likelihood
 from pipla.models.model import Model
 from pipla.models.reparametrisations import (
@@ -157,6 +158,15 @@ class NonCentred(NamedTuple):
     model: Model
     back: BackToX
 
+    def start(self, theta: PyTree, particles: PyTree) -> PyTree:
+        """Particles for z from particles for x."""
+        learned, fixed = _trees.split(particles)
+
+        def one(x: PyTree) -> PyTree:
+            return _trees.split(self.back.inverse(theta, _trees.combine(x, fixed)))[0]
+
+        return _trees.combine(jax.vmap(one)(learned), fixed)
+
 
 def noncentred(model: Model) -> NonCentred:
     """The model written in z, with theta in its smooth part and a plain convex prox.
@@ -167,7 +177,7 @@ def noncentred(model: Model) -> NonCentred:
         >>> type(model.nonsmooth).__name__, back(jnp.asarray(-3.0), jnp.asarray(1.0)).item()
         ('L1', -2.0)
 
-    Start the particles at `jax.vmap(back.inverse, (None, 0))(theta, x)`, and run with
+    Start the particles at `noncentred(model).start(theta, particles)`, and run with
     `Save(quantity=back)` to get the moments of x.
     """
     if not isinstance(model, Model):

@@ -168,17 +168,17 @@ def find_reference(job: ThetaJob, progress: bool | None = None) -> dict[str, Any
         return {"theta": job.problem.maximiser, "stderr": 0.0, "method": "exact", "seconds": 0.0}
     preset = job.preset
     count = preset.reference_replicates
-    model, back = noncentred(job.problem.model)
+    plain = noncentred(job.problem.model)
     start_key, run_key = jax.random.split(_key(job, "reference"))
     theta = jnp.asarray(job.reference_start, jnp.result_type(float))
     particles = job.problem.particles(start_key, preset.num_particles, theta)
     if job.positive:  # around 0 and inside the box; outside, no proposal is accepted
         particles = jnp.clip(particles - theta, -0.9 * theta, 0.9 * theta)
     result = sweep(
-        model,
+        plain.model,
         MetropolisAdjusted(),
         theta=theta,
-        particles=jax.vmap(back.inverse, in_axes=(None, 0))(theta, particles),
+        particles=plain.start(theta, particles),
         num_steps=preset.reference_steps,
         key=run_key,
         num_replicates=count,
