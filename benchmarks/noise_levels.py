@@ -84,7 +84,9 @@ def main(kinds: list[str]) -> None:
             fit = pipla.fit(model, theta=THETA, x=x, max_steps=4000)
             words = [text for text in fit.warnings if "noise" in text] or ["no warning"]
             print(
-                f"{kind}, {name}: noise {np.exp(fit.theta['noise']):.3f} (true {truth}), strength "
+                f"{kind}, {name}: noise {np.exp(fit.theta['noise']):.3f} (true {truth}, off by "
+                f"{(fit.theta['noise'] - np.log(truth)) / fit.theta_stderr['noise']:.1f} standard "
+                f"errors), strength "
                 f"{np.exp(fit.theta['strength']):.3f}, converged: {fit.converged}, "
                 f"{fit.num_steps} steps, {fit.seconds:.0f} s; {'; '.join(words)}",
                 flush=True,

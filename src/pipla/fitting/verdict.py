@@ -28,7 +28,7 @@ SHARE = 0.6
 LARGEST_BIAS = 5.0
 #: Errors of x: of a posterior mean in sds, of a posterior sd relative to it.
 MEAN_ERROR = 0.03
-SD_ERROR = 0.018
+SD_ERROR = 0.014
 #: The largest split R-hat among the elements of x that are watched.
 LARGEST_RHAT = 1.05
 #: Where theta has no standard error, its tolerance is this part of its longest move.
