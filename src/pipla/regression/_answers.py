@@ -144,7 +144,7 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
             chains.append(GlmChain(design.columns, y, task.weights, offset, *kind, b, seed))
     # The information about a coefficient of a standardised feature, at no effect at all.
     information = max(curvature * total, 1e-300)
-    smallest = min(0.25 / information, 1.0 / max(design.size, 1))
+    smallest = min(0.25 / information, 4.0 / max(design.size, 1))
     found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress)
     errors = np.full(design.size, information**-0.5)
     answer = _answer(design, found, 1.0, errors, found.levels, base, outputs)

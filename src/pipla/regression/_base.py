@@ -67,8 +67,6 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
             **options,
         )
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not np.any(weights):
-            raise ValueError("sample_weight must have a positive entry, got zeros only.")
         if not np.all(weights):
             X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         return X, y, weights

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipla.regression._design import Design, dense_columns, scaled_rows
-from pipla.regression._kernels import glm_sweeps, linear_sweeps
-from pipla.regression._multinomial import multinomial_sweeps
+from pipla.regression._entries import run_glm, run_linear, run_multinomial
 from pipla.regression._state import Columns, Prior, Tally
 
 #: The variance of the normal prior of an intercept of a generalised linear model.
@@ -74,7 +73,7 @@ class LinearChain:
             residual = np.append(data.products - image, max(norm, 0.0))
         else:
             residual = data.y - product(data.columns, self.b, len(data.y))
-        linear_sweeps(
+        run_linear(
             data.columns,
             data.squares,
             data.shifts,
@@ -128,7 +127,7 @@ class GlmChain:
 
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         eta = self.base + self.level[0] + product(self.columns, self.b, len(self.y))
-        glm_sweeps(
+        run_glm(
             self.columns,
             self.y,
             self.weights,
@@ -170,7 +169,7 @@ class MultinomialChain:
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         z = np.stack([product(self.columns, b, len(self.weights)) for b in self.b])
         z += self.base[:, None] + self.level
-        multinomial_sweeps(
+        run_multinomial(
             self.columns,
             self.targets,
             self.weights,

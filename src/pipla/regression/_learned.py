@@ -2,7 +2,8 @@ r"""Sampling the coefficients under a prior whose shape is learned.
 
 The prior is $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ on a geometric grid of variances. Several
 chains sweep over the coefficients in threads (`_kernels`). First the weights, and the noise of a
-linear regression, are learned by stochastic EM, in blocks after which the chains share what they
+linear regression, are learned by stochastic EM (the maximum of the marginal likelihood, with a
+little in favour of 0), in blocks after which the chains share what they
 learned and the grid is extended where the data ask for it. Then theta is held, and the chains
 sample from the posterior at that theta.
 """
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pipla.regression._kernels import learn
 from pipla.regression._state import Prior, Tally
 
 #: Independent chains: one per thread of a small machine, and two can be compared.
@@ -146,7 +148,7 @@ def sample(
         noise=float(np.sqrt(noise)) if degrees else float("nan"),
         mean=mean,
         slab=np.mean([tally.slab for tally in tallies], axis=0) / SAMPLING,
-        draws=kept.reshape(-1, size),
+        draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
         levels=np.concatenate([tally.levels.T for tally in tallies]),
         trace=np.concatenate(trace),
         rhat=max((scale_reduction(series) for series in watched), default=1.0),
@@ -198,7 +200,9 @@ def _pooled(
     """The prior after a block: the averages of both chains; the grid longer where it must be."""
     size = max(chains[0].size, 1)
     counts = np.concatenate([tally.counts[len(tally.counts) // 2 :] for tally in tallies])
-    weights = (counts.mean(0) + 1e-3) / (size + 1e-3 * counts.shape[1])
+    favoured = Prior(prior.variances, prior.weights.copy())
+    learn(favoured, counts.mean(0), size, 1.0)
+    weights = favoured.weights
     zeros = tallies[0].counts[:, 0] / size
     trace.append(np.stack([tallies[0].scores[:, 0], zeros], axis=1))
     noise = np.mean([chain.noise[0] for chain in chains])

@@ -2,8 +2,6 @@ r"""Sweeps for several classes: given the others, one class or not is a logistic
 
 With $z_c$ the predictors of class c, the probability of c is $1/(1 + e^{-(z_c - o_c)})$ with the
 offset $o_c = \log \sum_{d \ne c} e^{z_d}$. All classes share one prior.
-
-Numba's cache looks at this file, and at no other: after a change of `_kernels.py`, touch it.
 """
 
 from __future__ import annotations
@@ -13,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pipla.regression._kernels import entry, glm_sweeps
+from pipla.regression._kernels import glm_sweeps
 from pipla.regression._state import Columns, Prior, Tally
+from pipla.regression._vector_math import compiled
 
 
-@entry
+@compiled
 def multinomial_sweeps(
     columns: Columns,
     targets: np.ndarray,

@@ -1,8 +1,4 @@
-"""Exponential and logarithm that LLVM turns into vector instructions; those of libm stay calls.
-
-Numba's cache looks at the file of the function that Python calls, and at no other: after a change
-here, touch `_kernels.py`.
-"""
+"""Exponential and logarithm that LLVM turns into vector instructions; those of libm stay calls."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from numba.extending import intrinsic as typed_intrinsic
 
 #: Allowed changes of rounding. Unlike all of fastmath, they leave NaN and infinity alone.
 FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
-compiled = numba.njit(fastmath=FASTMATH, error_model="numpy")
+compiled = numba.njit(fastmath=FASTMATH, error_model="numpy", nogil=True)
 inlined = numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
 intrinsic: Any = typed_intrinsic  # its type does not say that callers leave out the first argument
 
