@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         self._answer_ = answer._replace(state=None)
         for sentence in answer.doubts:
             warnings.warn(f"{sentence}.", ConvergenceWarning, stacklevel=4)
+        self.warnings_ = answer.doubts
         self.fit_ = answer.fit
         self.theta_ = answer.theta
         self.theta_interval_ = answer.theta_interval
@@ -150,13 +152,17 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
             counts += np.abs(draw) > limit
         return (counts / len(answer.draws)).reshape(self.coef_.shape)
 
-    def summary(self, most: int = 12) -> str:
-        """A table of what was learned, and of the `most` most certain coefficients."""
+    def summary(self, most: int = 12, feature_names: Sequence[str] | None = None) -> str:
+        """A table of what was learned, and of the `most` most certain coefficients.
+
+        The names of features are those of the DataFrame that the model was fitted to, unless
+        `feature_names` are given.
+        """
         check_is_fitted(self)
         from pipla.regression._summary import summary_of
 
         most = _checks.integer("most", most, least=1)
-        names = self.__dict__.get("feature_names_in_")
+        names = self.__dict__.get("feature_names_in_", feature_names)
         names = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
         classes = [str(label) for label in self.__dict__.get("classes_", [""])]
         title = f"{type(self).__name__}, prior {self.prior}"

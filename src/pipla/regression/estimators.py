@@ -48,6 +48,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
             of 0 in the prior), `scale` (the standard deviation of the effects that are not 0, for
             standardised features; that of the Laplace prior is its scale parameter), `noise`.
         fit_: the draws and how they were made; a `pipla.Fit` with `prior="laplace"`.
+        warnings_: what speaks against the answer, one sentence each.
         n_iter_: the sweeps, or steps, of each chain.
 
     Example:
