@@ -6,6 +6,7 @@ import numpy as np
 
 from pipla.regression._design import Design, dense_columns, scaled_rows
 from pipla.regression._entries import run_glm, run_linear, run_multinomial
+from pipla.regression._learned import Chain
 from pipla.regression._state import Columns, Prior, Tally
 
 #: The variance of the normal prior of an intercept of a generalised linear model.
@@ -53,7 +54,7 @@ class LinearData:
             self.columns = dense_columns(self.columns.dense @ self.columns.dense.T)
 
 
-class LinearChain:
+class LinearChain(Chain):
     """A chain of exact conditional draws; the intercept is integrated out."""
 
     levels = 1
@@ -91,7 +92,7 @@ class LinearChain:
         )
 
 
-class GlmChain:
+class GlmChain(Chain):
     """A chain for labels or counts: proposals from the conditional to second order.
 
     Arguments:
@@ -144,7 +145,7 @@ class GlmChain:
         )
 
 
-class MultinomialChain:
+class MultinomialChain(Chain):
     """A chain for several classes, each with its coefficients; they share one prior."""
 
     def __init__(
