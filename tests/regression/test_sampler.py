@@ -185,6 +185,7 @@ def test_the_grid_grows_where_the_data_ask_for_it():
     design = design_of(x, np.ones(300), centre=True, scale=False)
     data = LinearData(design, y / y.std(), np.ones(300), intercept=True)
     chains = [LinearChain(data, np.zeros(2), 0.7, seed) for seed in (0, 1)]
+    # One effect of 70: the learned variances reach beyond the grid at the start.
     assert sample(list(chains), 1e-3, data.degrees).variances[-1] > grid(1e-3).variances[-1]
 
 

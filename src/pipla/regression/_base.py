@@ -101,7 +101,7 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
             answer = learned_linear(task, self._progress())
         self._resume_ = (shape, answer.state)
         self._answer_ = answer._replace(state=None)
-        for sentence in answer.doubts:
+        for sentence in answer.doubts if self.prior == "learned" else ():  # `pipla.fit` has warned
             warnings.warn(f"{sentence}.", ConvergenceWarning, stacklevel=4)
         self.warnings_ = answer.doubts
         self.fit_ = answer.fit

@@ -25,14 +25,14 @@ CHAINS = 2
 #: Sweeps of the blocks in which theta is learned, and the rate in each.
 LEARNING = ((30, 0.3), (30, 0.3), (40, 0.2), (60, 0.1), (120, 0.05))
 #: Sweeps of each chain at the learned theta.
-SAMPLING = 500
+SAMPLING = 300
 #: The ratio of neighbouring variances of the grid.
 RATIO = 4.0
 #: The largest variance that the grid is extended to, for features of variance 1.
 LARGEST = 4.0**8
 #: Draws are kept as float32 numbers, at most this many.
 MOST_NUMBERS = 60_000_000
-MOST_DRAWS, FEWEST_DRAWS = 1000, 100
+MOST_DRAWS, FEWEST_DRAWS = 600, 100
 
 #: Called after each block with the sweeps made and the sweeps there will be; True stops.
 Progress = Callable[[int, int], Any]
@@ -130,6 +130,7 @@ def sample(
             done += count
             if progress(done, total):
                 break
+        prior = _pruned(prior, size)
         draws = int(np.clip(MOST_NUMBERS // max(size, 1), FEWEST_DRAWS, MOST_DRAWS)) // len(chains)
         thin = -(-SAMPLING // draws)
         tallies = _block(pool, chains, prior, np.zeros(SAMPLING), thin, SAMPLING // thin)
@@ -215,6 +216,16 @@ def _pooled(
         weights = np.append(weights, np.full(2, weights[-1] / 3))
         weights /= weights.sum()
     return Prior(variances, weights)
+
+
+def _pruned(prior: Prior, size: int) -> Prior:
+    """The prior without the labels that no coefficient has; they only cost time."""
+    used = prior.weights * size > 0.01
+    used[0] = True
+    if not used[1:].any():
+        used[np.argmax(prior.weights[1:]) + 1] = True
+    weights = prior.weights[used]
+    return Prior(prior.variances[used], weights / weights.sum())
 
 
 def scale_reduction(series: np.ndarray) -> float:
