@@ -162,11 +162,15 @@ ONCE = {"NumPyro NUTS"}
 MOST_FEATURES = {"ARDRegression": 300, "NumPyro NUTS": 300}
 
 
-def compare(title: str, sets: Any, methods: dict[str, Method], splits: int, loss: Any) -> None:
+def compare(
+    title: str, sets: Any, methods: dict[str, Method], splits: int, loss: Any, match: str
+) -> None:
     """Mean loss, its standard error, and the ratio of times to pipla's."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for seed in range(splits):
         for name, data in sets(seed):
+            if match not in name:
+                continue
             for method, predict in methods.items():
                 if (method in ONCE and seed) or data.x.shape[1] > MOST_FEATURES.get(method, 10**9):
                     continue
@@ -265,6 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--only", default="numbers,labels,calibration,large")
+    parser.add_argument("--match", default="", help="only sets whose name contains this")
     options = parser.parse_args()
     parts = options.only.split(",")
     warm = simulated_labels(0, n=40, p=5, effects=1)  # compile, or read from the cache
@@ -274,10 +279,13 @@ def main() -> None:
     def rmse(data: Split, predicted: np.ndarray) -> float:
         return float(np.sqrt(np.mean((data.y_test - predicted) ** 2))) / data.unit
 
+    def logistic_loss(data: Split, predicted: np.ndarray) -> float:
+        return float(log_loss(data.y_test, predicted))
+
     if "numbers" in parts:
-        compare("RMSE", numbers, FOR_NUMBERS, options.splits, rmse)
+        compare("RMSE", numbers, FOR_NUMBERS, options.splits, rmse, options.match)
     if "labels" in parts:
-        compare("Log-loss", labels, FOR_LABELS, options.splits, lambda d, p: log_loss(d.y_test, p))
+        compare("Log-loss", labels, FOR_LABELS, options.splits, logistic_loss, options.match)
     if "calibration" in parts:
         calibration(options.splits)
     if "large" in parts:

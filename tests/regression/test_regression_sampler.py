@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from exact import PRIOR, error, linear, on_a_grid, tally
+from regression_truths import PRIOR, error, linear, on_a_grid, tally
 from scipy import stats
 
 from pipla.regression._chains import GlmChain, LinearChain, LinearData, MultinomialChain
