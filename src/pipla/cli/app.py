@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pipla._extras import MissingExtraError
-from pipla.cli import deblur, demo, denoise, experiment, inpaint, zoo
+from pipla.cli import deblur, demo, denoise, experiment, inpaint, regress, zoo
 
 app = typer.Typer(
     help="Maximum marginal likelihood in latent variable models with kinks.",
@@ -74,6 +74,7 @@ app.command("demo")(one_line_errors(demo.command))
 app.command("deblur")(one_line_errors(deblur.command))
 app.command("denoise")(one_line_errors(denoise.command))
 app.command("inpaint")(one_line_errors(inpaint.command))
+app.command("regress")(one_line_errors(regress.command))
 app.command("report")(one_line_errors(experiment.report))
 experiments.command("list")(one_line_errors(experiment.list_all))
 experiments.command("run")(one_line_errors(experiment.run))

@@ -1,0 +1,227 @@
+"""From data to an answer: the posterior of a regression on the scale of the user's features."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipla.regression._chains import GlmChain, LinearChain, LinearData, MultinomialChain
+from pipla.regression._design import Design, design_of
+from pipla.regression._learned import CHAINS, Posterior, Progress, sample
+from pipla.regression._state import Prior
+
+#: Half of the width of a 95 % interval, in standard errors.
+Z = 1.959964
+
+
+class Answer(NamedTuple):
+    """The posterior of coefficients; C outputs (classes, or 1) and p features.
+
+    Attributes:
+        mean: posterior means, of shape (C, p).
+        slab: posterior probabilities of not being 0, of the same shape.
+        draws, levels: of coefficients (draws, C, p) and intercepts (draws, C).
+        threshold: half of the standard error that a coefficient would have alone; (p,).
+        noise: sigma; NaN where there is none.
+        theta, theta_interval: what was learned, by name, and 95 % intervals.
+        doubts: what speaks against the answer, one sentence each.
+        fit: the `Posterior` or the `pipla.Fit` that this comes from.
+        state: where a warm start resumes.
+    """
+
+    mean: np.ndarray
+    slab: np.ndarray
+    draws: np.ndarray
+    levels: np.ndarray
+    threshold: np.ndarray
+    noise: float
+    theta: dict[str, float]
+    theta_interval: dict[str, tuple[float, float]]
+    doubts: tuple[str, ...]
+    fit: Any
+    state: Any
+
+
+class Task(NamedTuple):
+    """What is to be fitted.
+
+    Attributes:
+        features: of shape (observations, p), dense or sparse.
+        y: responses: numbers, counts, or labels 0, 1, ...
+        weights: of the observations.
+        classes: the number of classes; 1 for numbers and counts.
+        poisson: counts.
+        intercept, standardise: as in the estimators.
+        seed: of the random numbers.
+        state: of an earlier answer, for a warm start.
+    """
+
+    features: Any
+    y: np.ndarray
+    weights: np.ndarray
+    classes: int
+    poisson: bool
+    intercept: bool
+    standardise: bool
+    seed: int
+    state: Any = None
+
+
+class State(NamedTuple):
+    """Coefficients of each chain, noise and prior; for standardised features."""
+
+    b: list[np.ndarray]
+    noise: float
+    prior: Prior | None
+
+
+def learned_linear(task: Task, progress: Progress) -> Answer:
+    """Linear regression with a learned prior and noise."""
+    design = design_of(task.features, task.weights, task.intercept, task.standardise)
+    total = float(task.weights.sum())
+    level = float(task.weights @ task.y) / total if task.intercept else 0.0
+    spread = float(np.sqrt(task.weights @ (task.y - level) ** 2 / total))
+    scale = spread if spread > 1e-14 * np.max(np.abs(task.y), initial=0.0) else 1.0
+    data = LinearData(design, (task.y - level) / scale, task.weights, task.intercept)
+    start = task.state or State([np.zeros(design.size)] * CHAINS, 0.7, None)
+    chains = [
+        LinearChain(data, b, start.noise, seed)
+        for b, seed in zip(start.b, _seeds(task.seed), strict=True)
+    ]
+    smallest = min(0.1 / total, 0.25 / max(design.size, 1))
+    found = sample(list(chains), smallest, data.degrees, start.prior, progress)
+    errors = found.noise / np.sqrt(np.maximum(data.squares, 1e-300))
+    # Given the coefficients, the intercept of centred features is normal and independent of them.
+    rng = np.random.default_rng([task.seed, 1])
+    levels = np.zeros_like(found.levels)
+    if task.intercept:
+        offsets = _image_means(design, task) @ found.draws.astype(np.float64).T
+        levels = rng.standard_normal(found.levels.shape) * found.noise / np.sqrt(total)
+        levels -= offsets[:, None]
+    answer = _answer(design, found, scale, errors, levels, np.array([level]), 1)
+    state = State([chain.b for chain in chains], found.noise**2, _prior_of(found))
+    return answer._replace(noise=found.noise * scale, state=state)
+
+
+def _image_means(design: Design, task: Task) -> np.ndarray:
+    """The weighted mean of each column as the sampler has it: 0 where it is centred."""
+    if design.is_dense or design.size == 0:
+        return np.zeros(design.size)
+    owner = np.repeat(np.arange(design.size), np.diff(design.columns.starts))
+    weights = task.weights[design.columns.rows] / task.weights.sum()
+    return np.bincount(owner, design.columns.values * weights, design.size)
+
+
+def learned_glm(task: Task, progress: Progress) -> Answer:
+    """Logistic (two or more classes) or Poisson regression with a learned prior."""
+    design = design_of(task.features, task.weights, task.intercept, task.standardise)
+    total, rows = float(task.weights.sum()), len(task.y)
+    outputs = 1 if task.classes <= 2 else task.classes
+    base = np.zeros(outputs)
+    if task.classes > 2:
+        shares = np.bincount(task.y.astype(int), task.weights, task.classes) / total
+        curvature = float(np.mean(shares * (1 - shares)))
+        base = np.log(shares) - np.mean(np.log(shares))
+    else:
+        mean = float(task.weights @ task.y) / total
+        curvature = mean if task.poisson else mean * (1 - mean)
+        base[0] = np.log(mean) if task.poisson else np.log(mean / (1 - mean))
+    if not task.intercept:
+        base[:] = 0.0
+    shape = (outputs, design.size) if outputs > 1 else (design.size,)
+    start = task.state or State([np.zeros(shape)] * CHAINS, 1.0, None)
+    chains: list[Any] = []
+    for b, seed in zip(start.b, _seeds(task.seed), strict=True):
+        if outputs > 1:
+            y, weights = task.y.astype(int), task.weights
+            chains.append(
+                MultinomialChain(design.columns, y, weights, base, task.intercept, b, seed)
+            )
+        else:
+            y, offset = task.y.astype(np.float64), np.full(rows, base[0])
+            kind = (task.intercept, task.poisson)
+            chains.append(GlmChain(design.columns, y, task.weights, offset, *kind, b, seed))
+    # The information about a coefficient of a standardised feature, at no effect at all.
+    information = max(curvature * total, 1e-300)
+    smallest = min(0.25 / information, 4.0 / max(design.size, 1))
+    found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress)
+    errors = np.full(design.size, information**-0.5)
+    answer = _answer(design, found, 1.0, errors, found.levels, base, outputs)
+    return answer._replace(state=State([chain.b for chain in chains], 1.0, _prior_of(found)))
+
+
+def _seeds(seed: int) -> list[np.random.SeedSequence]:
+    return np.random.SeedSequence(seed).spawn(CHAINS)
+
+
+def _prior_of(found: Posterior) -> Prior:
+    return Prior(found.variances, found.weights)
+
+
+def _answer(
+    design: Design,
+    found: Posterior,
+    scale: float,
+    errors: np.ndarray,
+    levels: np.ndarray,
+    base: np.ndarray,
+    outputs: int,
+) -> Answer:
+    """A posterior on the scale of the user's features; `scale` is that of y."""
+    draws = found.draws.reshape(len(found.draws), outputs, design.size)
+    moved = design.level(draws.astype(np.float64), levels) if design.size else levels
+    theta, interval = _theta(found, scale)
+    doubts = []
+    if found.rhat > 1.3:
+        doubts.append(
+            f"the chains disagree (potential scale reduction {found.rhat:.2f}, good is below 1.1): "
+            "means and predictions are usually sound, but the probabilities of strongly "
+            "correlated features, which may replace each other, are not accurate"
+        )
+    return Answer(
+        mean=design.coefficients(found.mean.reshape(outputs, design.size)) * scale,
+        slab=spread_out(design, found.slab.reshape(outputs, design.size)),
+        draws=design.coefficients(draws) * np.float32(scale),
+        levels=moved * scale + base,
+        threshold=0.5 * scale * spread_out(design, errors / design.scales),
+        noise=float("nan"),
+        theta=theta,
+        theta_interval=interval,
+        doubts=tuple(doubts),
+        fit=found,
+        state=None,
+    )
+
+
+def spread_out(design: Design, values: np.ndarray) -> np.ndarray:
+    """Numbers of the features that vary, with 0 for the others."""
+    found = np.zeros((*values.shape[:-1], design.num_features))
+    found[..., design.kept] = values
+    return found
+
+
+def _theta(found: Posterior, scale: float) -> tuple[dict[str, float], dict[str, Any]]:
+    """What was learned, with intervals from the observed information."""
+    zeros = float(found.weights[0])
+    slab = float(np.sqrt(found.weights @ found.variances / max(1 - zeros, 1e-300)))
+    theta = {"zeros": zeros, "scale": slab * scale}
+    errors = found.standard_errors()
+    low, high = (_logistic(_logit(zeros) + side * Z * errors[1]) for side in (-1, 1))
+    interval = {"zeros": (low, high)}
+    factor = float(np.exp(min(Z * errors[2], 700.0)))
+    interval["scale"] = (slab * scale / factor, slab * scale * factor)
+    if np.isfinite(found.noise):
+        factor = float(np.exp(min(Z * errors[0], 700.0)))
+        theta["noise"] = found.noise * scale
+        interval["noise"] = (theta["noise"] / factor, theta["noise"] * factor)
+    return theta, interval
+
+
+def _logit(p: float) -> float:
+    p = min(max(p, 1e-12), 1 - 1e-12)
+    return float(np.log(p / (1 - p)))
+
+
+def _logistic(z: float) -> float:
+    return float(1 / (1 + np.exp(-min(max(z, -700.0), 700.0))))

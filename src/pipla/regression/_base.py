@@ -1,0 +1,202 @@
+"""What the sparse regressions share: checks, fitting, intervals, the table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipla import _checks
+from pipla._extras import extra
+from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.regression._learned import LEARNING
+
+with extra("sklearn", "a scikit-learn estimator"):
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_is_fitted,
+        validate_data,
+    )
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """There are no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """`method` itself."""
+        return method
+
+
+#: The priors that an estimator takes.
+PRIORS = ("learned", "laplace")
+#: Numbers of linear predictors (draws times rows) that are in memory at a time.
+_CHUNK = 4_000_000
+
+
+class SparseRegression(CallbackSupportMixin, BaseEstimator):
+    """Shared by all: a sparse prior on the coefficients that is learned from the data."""
+
+    prior: str
+    fit_intercept: bool
+    standardise: bool
+    threshold: float | None
+    warm_start: bool
+    random_state: Any
+    _quantiles_: tuple[Any, np.ndarray]
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, **options: Any) -> tuple[Any, Any, Any]:
+        """Features, responses and weights; observations of weight 0 are left out."""
+        _checks.choice("prior", self.prior, PRIORS)
+        for name in ("fit_intercept", "standardise", "warm_start"):
+            _checks.boolean(name, getattr(self, name))
+        if self.threshold is not None and _checks.real("threshold", self.threshold) < 0:
+            raise ValueError(f"threshold must not be negative, got {self.threshold!r}.")
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse=("csc", "csr"),
+            dtype=np.float64,
+            ensure_min_samples=2,
+            **options,
+        )
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.all(weights):
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        return X, y, weights
+
+    def _answer(
+        self, X: Any, y: np.ndarray, weights: np.ndarray, classes: int, poisson: bool
+    ) -> None:
+        """Fit, and set the attributes that all estimators have."""
+        with extra("kernels", "a sparse regression"):
+            from pipla.regression._answers import Task, learned_glm, learned_linear
+        shape = (X.shape[1], classes)
+        earlier = self.__dict__.get("_resume_") if self.warm_start else None
+        task = Task(
+            features=X,
+            y=y,
+            weights=weights,
+            classes=classes,
+            poisson=poisson,
+            intercept=self.fit_intercept,
+            standardise=self.standardise,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            state=earlier[1] if earlier and earlier[0] == shape else None,
+        )
+        if self.prior == "laplace":
+            from pipla.regression._proximal import laplace
+
+            answer = laplace(task)
+        elif classes > 1 or poisson:
+            answer = learned_glm(task, self._progress())
+        else:
+            answer = learned_linear(task, self._progress())
+        self._resume_ = (shape, answer.state)
+        self._answer_ = answer._replace(state=None)
+        for sentence in answer.doubts if self.prior == "learned" else ():  # `pipla.fit` has warned
+            warnings.warn(f"{sentence}.", ConvergenceWarning, stacklevel=4)
+        self.warnings_ = answer.doubts
+        self.fit_ = answer.fit
+        self.theta_ = answer.theta
+        self.theta_interval_ = answer.theta_interval
+        self.n_iter_ = answer.fit.sweeps if self.prior == "learned" else answer.fit.num_steps
+
+    def _progress(self) -> Any:
+        """Tell the callbacks of scikit-learn, where there are any, after each block of sweeps."""
+        if "_skl_callbacks" not in self.__dict__:
+            return lambda done, total: None
+        context = self._init_callback_context(max_subtasks=len(LEARNING) + 1)
+        context.call_on_fit_task_begin(estimator=self)
+
+        def report(done: int, total: int) -> None:
+            block = context.subcontext(task_name="block of sweeps")
+            block.call_on_fit_task_begin(estimator=self)
+            block.call_on_fit_task_end(estimator=self)
+            if done == total:
+                context.call_on_fit_task_end(estimator=self)
+
+        return report
+
+    @property
+    def coef_interval_(self) -> np.ndarray:
+        """The 5 % and 95 % quantiles of each coefficient: an array (2, *shape of coef_)."""
+        check_is_fitted(self)
+        if "_quantiles_" not in self.__dict__ or self._quantiles_[0] is not self._answer_:
+            draws = self._answer_.draws
+            found = np.empty((2, *draws.shape[1:]))
+            step = max(_CHUNK // len(draws), 1)
+            for start in range(0, draws.shape[2], step):
+                part = slice(start, start + step)
+                found[..., part] = np.quantile(draws[..., part], [0.05, 0.95], axis=0)
+            self._quantiles_ = (self._answer_, found)
+        return self._quantiles_[1].reshape(2, *self.coef_.shape)
+
+    @property
+    def inclusion_(self) -> np.ndarray:
+        """The posterior probability that the size of each coefficient exceeds the threshold."""
+        check_is_fitted(self)
+        answer = self._answer_
+        if self.threshold == 0:
+            return answer.slab.reshape(self.coef_.shape)
+        limit = answer.threshold if self.threshold is None else self.threshold
+        counts = np.zeros(answer.mean.shape)
+        for draw in answer.draws:
+            counts += np.abs(draw) > limit
+        return (counts / len(answer.draws)).reshape(self.coef_.shape)
+
+    def summary(self, most: int = 12, feature_names: Sequence[str] | None = None) -> str:
+        """A table of what was learned, and of the `most` most certain coefficients.
+
+        The names of features are those of the DataFrame that the model was fitted to, unless
+        `feature_names` are given.
+        """
+        check_is_fitted(self)
+        from pipla.regression._summary import summary_of
+
+        most = _checks.integer("most", most, least=1)
+        names = self.__dict__.get("feature_names_in_", feature_names)
+        names = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+        classes = [str(label) for label in self.__dict__.get("classes_", [""])]
+        title = f"{type(self).__name__}, prior {self.prior}"
+        shape = self._answer_.mean.shape
+        return summary_of(
+            title, self._answer_, self.inclusion_.reshape(shape), names, classes, most
+        )
+
+    def _features(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=np.float64)
+
+    def _over_draws(self, X: Any, function: Any) -> np.ndarray:
+        """`function` of the linear predictors (draws, rows, outputs), for some rows at a time."""
+        draws, levels = self._answer_.draws, self._answer_.levels
+        count, outputs, features = draws.shape
+        flat = draws.reshape(-1, features)
+        step = max(_CHUNK // (count * outputs), 1)
+        X = X if isinstance(X, np.ndarray) else X.tocsr()
+        parts = []
+        for start in range(0, X.shape[0], step):
+            z = (X[start : start + step] @ flat.T).reshape(-1, count, outputs)
+            parts.append(function(z.transpose(1, 0, 2) + levels[:, None, :]))
+        return np.concatenate(parts, axis=-1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def checked_level(level: Any) -> tuple[float, float]:
+    """The two tails of an interval of this probability."""
+    level = _checks.real("level", level)
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    return (1 - level) / 2, (1 + level) / 2

@@ -1,0 +1,95 @@
+"""Features as the sampler wants them: by columns, scaled, without constant ones."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipla.regression._state import Columns
+
+
+class Design(NamedTuple):
+    """Features by columns, and how coefficients return to the user's scale.
+
+    Attributes:
+        columns: the features that vary, centred (dense ones only) and scaled.
+        kept: which of the user's features these are.
+        centres, scales: what was subtracted from each of them, and what it was divided by.
+        num_features: how many features the user gave.
+    """
+
+    columns: Columns
+    kept: np.ndarray
+    centres: np.ndarray
+    scales: np.ndarray
+    num_features: int
+
+    @property
+    def size(self) -> int:
+        """The number of coefficients that are sampled."""
+        return len(self.kept)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the columns are stored with their zeros."""
+        return self.columns.dense.size > 0
+
+    def coefficients(self, standard: np.ndarray) -> np.ndarray:
+        """Coefficients for the user's features; the last axis are the features."""
+        found = np.zeros((*standard.shape[:-1], self.num_features), standard.dtype)
+        found[..., self.kept] = standard / self.scales.astype(standard.dtype)
+        return found
+
+    def level(self, standard: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """The intercept for features that were not centred."""
+        return level - standard @ (self.centres / self.scales)
+
+
+def design_of(features: Any, weights: np.ndarray, centre: bool, scale: bool) -> Design:
+    """The design of a feature matrix.
+
+    Arguments:
+        features: a float array or a sparse matrix of SciPy, of shape (rows, features).
+        weights: of the rows; a weight of 2 counts a row twice.
+        centre: subtract the weighted mean of each dense column, because there is an intercept.
+        scale: divide by the weighted standard deviation of each column.
+    """
+    total = float(weights.sum())
+    sparse = not isinstance(features, np.ndarray)
+    matrix = features.tocsc() if sparse else features
+    squares = matrix.multiply(matrix) if sparse else matrix * matrix
+    means = np.asarray(matrix.T @ weights).ravel() / total
+    moments = np.asarray(squares.T @ weights).ravel() / total
+    del squares
+    spread = moments - means**2 if centre else moments
+    # Rounding leaves a constant column a variance of this order.
+    varies = spread > 1e-14 * np.maximum(moments, np.finfo(float).tiny)
+    kept = np.flatnonzero(varies)
+    scales = np.sqrt(spread[kept]) if scale else np.ones(len(kept))
+    centres = means[kept] if centre and not sparse else np.zeros(len(kept))
+    if sparse:
+        csc = matrix if len(kept) == matrix.shape[1] else matrix[:, kept]
+        columns = Columns(
+            np.zeros((0, 0)),
+            csc.data / np.repeat(scales, np.diff(csc.indptr)),
+            csc.indices.astype(np.int32),
+            csc.indptr.astype(np.int64),
+        )
+    else:
+        dense = np.ascontiguousarray(matrix[:, kept].T if len(kept) < len(varies) else matrix.T)
+        dense = (dense - centres[:, None]) / scales[:, None]
+        columns = dense_columns(dense)
+    return Design(columns, kept, centres, scales, len(varies))
+
+
+def dense_columns(dense: np.ndarray) -> Columns:
+    """Columns stored with their zeros, one per row of `dense`."""
+    return Columns(dense, np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int64))
+
+
+def scaled_rows(columns: Columns, root: np.ndarray) -> Columns:
+    """Columns whose rows are multiplied by `root`."""
+    if columns.dense.size:
+        return columns._replace(dense=columns.dense * root)
+    return columns._replace(values=columns.values * root[columns.rows])

@@ -1,0 +1,399 @@
+r"""Gibbs sweeps over the coefficients of a regression in machine code (numba).
+
+The prior of each coefficient is $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$. As a function of one
+coefficient $t$ with the others held fixed, the log-likelihood is, exactly (linear regression) or
+approximately, $q t - \tfrac h2 t^2$ up to a constant. Then the label has the probabilities
+
+$$ w_k \propto \pi_k (1 + h v_k)^{-1/2} \exp\left(\tfrac12 \frac{q^2 v_k}{1 + h v_k}\right), $$
+
+with the coefficient integrated out, so that labels do not stick, and given the label $k$ the
+coefficient is $N(q v_k / (1 + h v_k), v_k / (1 + h v_k))$.
+
+The loop over sweeps belongs to this application and runs on the host: a sweep is thousands of
+dependent updates of one number each, for which XLA is not made.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pipla.regression._state import Columns, Prior, Tally
+from pipla.regression._vector_math import compiled, exp, inlined, log1p
+
+#: By how much the curvature is overstated in some of the updates.
+DAMPED = 4.0
+
+# The mixture. #
+
+
+@compiled
+def mixture(q: float, h: float, prior: Prior, w: np.ndarray) -> tuple[float, float]:
+    """Fill in the probabilities of the labels; their sum before that is total times e^top."""
+    last = prior.variances[w.size - 1]
+    top = 0.5 * q * q * last / (1.0 + h * last)  # the exponent grows with the variance
+    total = 0.0
+    for k in range(w.size):
+        v = prior.variances[k]
+        rest = 1.0 / (1.0 + h * v)
+        w[k] = prior.weights[k] * math.sqrt(rest) * exp(max(0.5 * q * q * v * rest - top, -700.0))
+        total += w[k]
+    for k in range(w.size):
+        w[k] /= total
+    return top, total
+
+
+@inlined
+def choose(w: np.ndarray, u: float) -> int:
+    """The label at the quantile u."""
+    k, reached = 0, w[0]
+    while reached < u and k < w.size - 1:
+        k += 1
+        reached += w[k]
+    return k
+
+
+@compiled
+def draw(q: float, h: float, v: float, rng: Any) -> float:
+    """The coefficient given its label."""
+    if v == 0.0:
+        return 0.0
+    spread = 1.0 + h * v
+    return q * v / spread + math.sqrt(v / spread) * rng.standard_normal()
+
+
+@compiled
+def record(
+    j: int,
+    q: float,
+    h: float,
+    prior: Prior,
+    w: np.ndarray,
+    new: float,
+    k: int,
+    t: int,
+    tally: Tally,
+) -> None:
+    """Add one coefficient to the tally."""
+    mean = 0.0
+    for i in range(w.size):
+        v = prior.variances[i]
+        mean += w[i] * q * v / (1.0 + h * v)
+        tally.counts[t, i] += w[i]
+    tally.mean[j] += mean
+    tally.slab[j] += 1.0 - w[0]
+    if k == 0:
+        tally.scores[t, 1] += 1.0
+    else:
+        tally.scores[t, 2] += new * new / prior.variances[k]
+
+
+@compiled
+def record_state(
+    j: int, b: float, prior: Prior, w: np.ndarray, rng: Any, t: int, tally: Tally
+) -> None:
+    """Add one coefficient as it is: where proposals may be rejected, w is not its conditional."""
+    tally.mean[j] += b
+    if b == 0.0:
+        tally.counts[t, 0] += 1.0
+        tally.scores[t, 1] += 1.0
+        return
+    tally.slab[j] += 1.0
+    total = w[0] = 0.0
+    least = 0.5 * b * b / prior.variances[w.size - 1]
+    for k in range(1, w.size):
+        v = prior.variances[k]
+        w[k] = prior.weights[k] / math.sqrt(v) * exp(max(least - 0.5 * b * b / v, -700.0))
+        total += w[k]
+    for k in range(1, w.size):
+        w[k] /= total
+        tally.counts[t, k] += w[k]
+    tally.scores[t, 2] += b * b / prior.variances[max(choose(w, rng.random()), 1)]
+
+
+@compiled
+def learn(prior: Prior, counts: np.ndarray, size: int, rate: float) -> None:
+    """One step of stochastic EM on the weights; a little mass keeps every label possible.
+
+    0 gets a little more: data cannot tell it from small variances (compare Stephens 2017).
+    """
+    favour = min(10.0, 0.01 * size)
+    total = size + favour + 1e-3 * counts.size
+    for k in range(counts.size):
+        share = (counts[k] + 1e-3 + favour * (k == 0)) / total
+        prior.weights[k] += rate * (share - prior.weights[k])
+
+
+@compiled
+def keep(t: int, thin: int, b: np.ndarray, level: float, tally: Tally) -> None:
+    """Keep every `thin`-th draw, as long as there is room."""
+    if (t + 1) % thin == 0 and (t + 1) // thin <= tally.draws.shape[0]:
+        place = (t + 1) // thin - 1
+        for j in range(b.size):
+            tally.draws[place, j] = b[j]
+        tally.levels[place] = level
+
+
+# Linear regression. #
+
+
+@compiled
+def linear_sweeps(
+    columns: Columns,
+    squares: np.ndarray,
+    shifts: np.ndarray,
+    root: np.ndarray,
+    b: np.ndarray,
+    r: np.ndarray,
+    noise: np.ndarray,
+    rows: float,
+    gram: bool,
+    prior: Prior,
+    rates: np.ndarray,
+    thin: int,
+    rng: Any,
+    tally: Tally,
+) -> None:
+    r"""Sweeps of exact Gibbs for $y \sim N(Xb, \sigma^2)$, the intercept integrated out.
+
+    Arguments:
+        columns: X, whose rows are scaled by the roots of the weights; with `gram`, X'X.
+        squares: the squared norm of each column, after centring.
+        shifts: the inner product of each column with `root`; 0 where columns are centred.
+        root: the direction of the intercept, of norm 1; only read for compressed columns.
+        b, r: the coefficients and y - Xb; with `gram`, X'(y - Xb) and, at its end, |y - Xb|².
+        noise: sigma squared, an array of one number.
+        rows: the degrees of freedom: observations, less 1 for an intercept.
+        prior: the mixture.
+        rates: the rate of learning in each sweep: 0 leaves theta where it is.
+        thin, rng, tally: see `Tally`.
+    """
+    w = np.empty(prior.variances.size)
+    sparse = columns.dense.size == 0
+    level = 0.0
+    if sparse:
+        for i in range(r.size):
+            level += root[i] * r[i]
+    for t in range(rates.size):
+        for j in range(b.size):
+            if gram:
+                q = r[j]
+            elif sparse:
+                q = -shifts[j] * level
+                for i in range(columns.starts[j], columns.starts[j + 1]):
+                    q += columns.values[i] * r[columns.rows[i]]
+            else:
+                q = 0.0
+                x = columns.dense[j]
+                for i in range(r.size):
+                    q += x[i] * r[i]
+            correlation = q
+            q = (q + squares[j] * b[j]) / noise[0]
+            h = squares[j] / noise[0]
+            mixture(q, h, prior, w)
+            k = choose(w, rng.random())
+            new = draw(q, h, prior.variances[k], rng)
+            record(j, q, h, prior, w, new, k, t, tally)
+            step = new - b[j]
+            if step == 0.0:
+                continue
+            b[j] = new
+            if sparse:
+                for i in range(columns.starts[j], columns.starts[j + 1]):
+                    r[columns.rows[i]] -= columns.values[i] * step
+                level -= shifts[j] * step
+            else:
+                x = columns.dense[j]
+                for i in range(x.size):
+                    r[i] -= x[i] * step
+                if gram:
+                    r[b.size] += step * (step * squares[j] - 2.0 * correlation)
+        total = 0.0
+        if gram:
+            total = max(r[b.size], 0.0)
+        else:
+            for i in range(r.size):
+                total += r[i] * r[i]
+            total = max(total - level * level, 0.0)
+        tally.scores[t, 0] = total
+        if rates[t] > 0.0:
+            learn(prior, tally.counts[t], b.size, rates[t])
+            # Never 0: where nothing is left of y, the noise is 1e-5 of it.
+            noise[0] += rates[t] * (max(total / rows, 1e-10) - noise[0])
+        keep(t, thin, b, 0.0, tally)
+
+
+# Generalised linear models. #
+
+
+@inlined
+def observation(poisson: bool, eta: float) -> tuple[float, float, float]:
+    """The cumulant A(eta) with its first and second derivative."""
+    if poisson:
+        mean = exp(min(max(eta, -700.0), 700.0))
+        return mean, mean, mean
+    small = exp(max(-abs(eta), -700.0))
+    above = 1.0 / (1.0 + small)
+    mean = above if eta >= 0.0 else small * above
+    return max(eta, 0.0) + log1p(small), mean, small * above * above
+
+
+@compiled
+def observations(
+    poisson: bool, eta: np.ndarray, a: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> None:
+    """`observation` of each; a function of its own, or the loop is not vectorised (3 times)."""
+    if poisson:
+        for i in range(eta.size):
+            a[i], first[i], second[i] = observation(True, eta[i])
+    else:
+        for i in range(eta.size):
+            a[i], first[i], second[i] = observation(False, eta[i])
+
+
+@compiled
+def glm_sweeps(
+    columns: Columns,
+    y: np.ndarray,
+    weights: np.ndarray,
+    eta: np.ndarray,
+    b: np.ndarray,
+    level: np.ndarray,
+    level_variance: float,
+    poisson: bool,
+    prior: Prior,
+    rates: np.ndarray,
+    thin: int,
+    rng: Any,
+    tally: Tally,
+) -> None:
+    r"""Metropolis-within-Gibbs sweeps for $\sum_i w_i [y_i \eta_i - A(\eta_i)]$.
+
+    At the current value $s$ of a coefficient the log-likelihood has derivatives $g$ and $-h$. The
+    proposal is the exact conditional under the expansion to second order: $q = g + h s$. With
+    $Q_s(t) = g (t - s) - \tfrac h2 (t - s)^2$ and $Z(s)$ the normaliser of prior times $e^{Q_s}$,
+    the proposal t is accepted with probability
+
+    $$ \min\left(1, \exp[\ell(t) - \ell(s) + Q_t(s) - Q_s(t)] \, Z(s) / Z(t)\right): $$
+
+    the prior cancels. The rule is valid for any g and h. In a part of the updates, chosen at
+    random, they are half of the slope and `DAMPED` times the curvature: a short Langevin step. A
+    proposal of 0 at 0 costs nothing more, so that a sweep over a sparse vector costs little more
+    than two products with X.
+
+    Arguments:
+        columns: X.
+        y, weights: the responses and the weights of the observations.
+        eta: the linear predictors, with any offset; kept up to date.
+        b, level: the coefficients and the intercept (an array of one number), kept up to date.
+        level_variance: the variance of its normal prior; 0 for no intercept.
+        poisson: counts with $A = e^\eta$ instead of labels with $A = \log(1 + e^\eta)$.
+        prior, rates, thin, rng, tally: as for `linear_sweeps`. The first score is the number of
+            accepted proposals, less those of 0 at 0, and `scores[:, 3]` the number of proposals.
+    """
+    n = y.size
+    w = np.empty(prior.variances.size)
+    flat = Prior(np.array([level_variance]), np.ones(1))
+    one = np.empty(1)
+    sparse = columns.dense.size == 0
+    ones = np.ones(n)
+    a, u, c = np.empty(n), np.empty(n), np.empty(n)
+    eta_new, a_new, u_new, c_new = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        value, mean, curvature = observation(poisson, eta[i])
+        a[i], u[i], c[i] = value, weights[i] * (y[i] - mean), weights[i] * curvature
+    first = 0 if level_variance == 0.0 else -1
+    damping = 0.25 if poisson else 0.1
+    for t in range(rates.size):
+        for j in range(first, b.size):
+            is_level = j < 0
+            compressed = sparse and not is_level
+            x = ones if is_level or sparse else columns.dense[j]
+            start = columns.starts[j] if compressed else 0
+            count = columns.starts[j + 1] - start if compressed else n
+            old = level[0] if is_level else b[j]
+            g = h = 0.0
+            if compressed:
+                for e in range(start, start + count):
+                    value, i = columns.values[e], columns.rows[e]
+                    g += value * u[i]
+                    h += value * value * c[i]
+            else:
+                for i in range(n):
+                    g += x[i] * u[i]
+                    h += x[i] * x[i] * c[i]
+            # Where the curvature changes much, a whole Newton step would be rejected for ever.
+            short = rng.random() < damping
+            if short:
+                g, h = 0.5 * g, DAMPED * h
+            q = g + h * old
+            if is_level:
+                k = 0
+                top, total = mixture(q, h, flat, one)
+                new = draw(q, h, level_variance, rng)
+            else:
+                top, total = mixture(q, h, prior, w)
+                k = choose(w, rng.random())
+                new = draw(q, h, prior.variances[k], rng)
+            step = new - old
+            if step == 0.0:
+                if not is_level:
+                    record_state(j, old, prior, w, rng, t, tally)
+                continue
+            gain = g_new = h_new = 0.0
+            if compressed:
+                for e in range(count):
+                    value, i = columns.values[start + e], columns.rows[start + e]
+                    eta_new[e] = eta[i] + value * step
+                    a_new[e], mean, curvature = observation(poisson, eta_new[e])
+                    u_new[e], c_new[e] = weights[i] * (y[i] - mean), weights[i] * curvature
+                    gain += weights[i] * (y[i] * value * step - (a_new[e] - a[i]))
+                    g_new += value * u_new[e]
+                    h_new += value * value * c_new[e]
+            else:
+                # Four loops: with more arrays in one, LLVM gives up on proving that they do not
+                # overlap, and does not vectorise it.
+                for i in range(n):
+                    eta_new[i] = eta[i] + x[i] * step
+                observations(poisson, eta_new, a_new, u_new, c_new)
+                for i in range(n):
+                    u_new[i] = weights[i] * (y[i] - u_new[i])
+                    c_new[i] *= weights[i]
+                for i in range(n):
+                    gain += weights[i] * (y[i] * x[i] * step - (a_new[i] - a[i]))
+                    g_new += x[i] * u_new[i]
+                    h_new += x[i] * x[i] * c_new[i]
+            if short:
+                g_new, h_new = 0.5 * g_new, DAMPED * h_new
+            q_new = g_new + h_new * new
+            if is_level:
+                top_new, total_new = mixture(q_new, h_new, flat, one)
+            else:
+                top_new, total_new = mixture(q_new, h_new, prior, w)
+            # log Z(s) is the log of the sum less g s + h s²/2; see the docstring for the rest.
+            top -= (g + 0.5 * h * old) * old
+            top_new -= (g_new + 0.5 * h_new * new) * new
+            gain += (h - h_new) * 0.5 * step * step - (g + g_new) * step
+            gain += top - top_new + math.log(total / total_new)
+            tally.scores[t, 3] += 1.0
+            accepted = math.log(rng.random()) < gain  # not where that is not a number
+            if not is_level:
+                record_state(j, new if accepted else old, prior, w, rng, t, tally)
+            if not accepted:
+                continue
+            tally.scores[t, 0] += 1.0
+            if is_level:
+                level[0] = new
+            else:
+                b[j] = new
+            if compressed:
+                for e in range(count):
+                    i = columns.rows[start + e]
+                    eta[i], a[i], u[i], c[i] = eta_new[e], a_new[e], u_new[e], c_new[e]
+            else:
+                eta[:], a[:], u[:], c[:] = eta_new, a_new, u_new, c_new
+        if rates[t] > 0.0:
+            learn(prior, tally.counts[t], b.size, rates[t])
+        keep(t, thin, b, level[0], tally)

@@ -1,0 +1,255 @@
+r"""Sampling the coefficients under a prior whose shape is learned.
+
+The prior is $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ on a geometric grid of variances. Several
+chains sweep over the coefficients in threads (`_kernels`). First the weights, and the noise of a
+linear regression, are learned by stochastic EM (the maximum of the marginal likelihood, with a
+little in favour of 0), in blocks after which the chains share what they
+learned and the grid is extended where the data ask for it. Then theta is held, and the chains
+sample from the posterior at that theta.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pipla.regression._kernels import learn
+from pipla.regression._state import Prior, Tally
+
+#: Independent chains: one per thread of a small machine, and two can be compared.
+CHAINS = 2
+#: Sweeps of the blocks in which theta is learned, and the rate in each.
+LEARNING = ((30, 0.3), (30, 0.3), (40, 0.2), (60, 0.1), (120, 0.05))
+#: Sweeps of each chain at the learned theta.
+SAMPLING = 300
+#: The ratio of neighbouring variances of the grid.
+RATIO = 4.0
+#: The largest variance that the grid is extended to, for features of variance 1.
+LARGEST = 4.0**8
+#: Draws are kept as float32 numbers, at most this many.
+MOST_NUMBERS = 60_000_000
+MOST_DRAWS, FEWEST_DRAWS = 600, 100
+
+#: Called after each block with the sweeps made and the sweeps there will be; True stops.
+Progress = Callable[[int, int], Any]
+
+
+class Chain(Protocol):
+    """One chain: coefficients of shape (size,), and the noise if there is one."""
+
+    size: int
+    levels: int  # the number of intercepts
+    noise: np.ndarray
+
+    def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
+        """As many sweeps as there are rates; `tally` and, while learning, `prior` are updated."""
+
+
+class Posterior(NamedTuple):
+    """What was learned and drawn, for standardised features.
+
+    Attributes:
+        variances, weights: the learned prior; the first variance is 0.
+        noise: sigma; NaN where there is none.
+        mean: the posterior mean of each coefficient.
+        slab: the posterior probability that it is not 0.
+        draws, levels: of coefficients and intercepts, one row per draw, chain after chain.
+        trace: the learned noise and weight of 0 after each sweep of the first chain.
+        rhat: the largest potential scale reduction over what was monitored.
+        information: the observed information about (log sigma, logit of the weight of 0, log of
+            the scale of the others); Louis' formula.
+        acceptance: the part of proposals that were accepted; 1 for exact conditionals.
+        sweeps, seconds: of each chain, and of the whole.
+    """
+
+    variances: np.ndarray
+    weights: np.ndarray
+    noise: float
+    mean: np.ndarray
+    slab: np.ndarray
+    draws: np.ndarray
+    levels: np.ndarray
+    trace: np.ndarray
+    rhat: float
+    information: np.ndarray
+    acceptance: float
+    sweeps: int
+    seconds: float
+
+    def standard_errors(self) -> np.ndarray:
+        """Of (log sigma, logit of the weight of 0, log of the scale); infinite if not determined.
+
+        They are those of one number with the others known where the information about all three
+        is not positive definite.
+        """
+        diagonal = np.diagonal(self.information)
+        used = np.flatnonzero(diagonal > 0)
+        errors = np.full(3, np.inf)
+        errors[used] = diagonal[used] ** -0.5
+        if np.isfinite(self.information).all() and len(used):
+            block = self.information[np.ix_(used, used)]
+            if np.linalg.eigvalsh(block).min() > 1e-8 * np.abs(block).max():
+                errors[used] = np.sqrt(np.diagonal(np.linalg.inv(block)))
+        return errors
+
+    @property
+    def prior_sd(self) -> float:
+        """The standard deviation of the learned prior."""
+        return float(np.sqrt(self.weights @ self.variances))
+
+
+def sample(
+    chains: list[Chain],
+    smallest: float,
+    degrees: float,
+    start: Prior | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Posterior:
+    """Learn the prior and sample the posterior.
+
+    Arguments:
+        chains: at their starting points.
+        smallest: the smallest variance of the grid.
+        degrees: the degrees of freedom of the residuals; 0 where there is no noise.
+        start: an earlier prior to start from.
+        progress: called after each block.
+    """
+    began = time.perf_counter()
+    total = sum(count for count, _ in LEARNING) + SAMPLING
+    size, done = chains[0].size, 0
+    prior = grid(smallest) if start is None else start
+    trace: list[np.ndarray] = []
+    with ThreadPoolExecutor(len(chains)) as pool:
+        for count, rate in LEARNING:
+            tallies = _block(pool, chains, prior, np.full(count, rate), 1, 0)
+            prior = _pooled(chains, prior, tallies, rate, trace)
+            done += count
+            if progress(done, total):
+                break
+        prior = _pruned(prior, size)
+        draws = int(np.clip(MOST_NUMBERS // max(size, 1), FEWEST_DRAWS, MOST_DRAWS)) // len(chains)
+        thin = -(-SAMPLING // draws)
+        tallies = _block(pool, chains, prior, np.zeros(SAMPLING), thin, SAMPLING // thin)
+        progress(total, total)
+    noise = float(chains[0].noise[0])
+    scores = np.stack([tally.scores for tally in tallies])
+    proposals = scores[..., 3].sum()
+    kept = np.stack([tally.draws for tally in tallies])
+    mean = np.mean([tally.mean for tally in tallies], axis=0) / SAMPLING
+    watched = [scores[..., column] for column in range(0 if degrees else 1, 3)]
+    largest = np.argsort(-np.abs(mean))[:20]
+    watched += [kept[..., j].astype(np.float64) for j in largest]
+    return Posterior(
+        variances=prior.variances,
+        weights=prior.weights,
+        noise=float(np.sqrt(noise)) if degrees else float("nan"),
+        mean=mean,
+        slab=np.mean([tally.slab for tally in tallies], axis=0) / SAMPLING,
+        draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
+        levels=np.concatenate([tally.levels.T for tally in tallies]),
+        trace=np.concatenate(trace),
+        rhat=max((scale_reduction(series) for series in watched), default=1.0),
+        information=_information(scores, prior, noise, degrees, size),
+        acceptance=float(scores[..., 0].sum() / proposals) if proposals else 1.0,
+        sweeps=total,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def grid(smallest: float, largest: float = 4.0) -> Prior:
+    """The prior before anything is learned: nine tenths at 0, the rest on a geometric grid."""
+    count = max(int(np.ceil(np.log(largest / smallest) / np.log(RATIO))), 1)
+    variances = np.concatenate([[0.0], largest * RATIO ** np.arange(-count, 1.0)])
+    weights = np.full(len(variances), 0.1 / (len(variances) - 1))
+    weights[0] = 0.9
+    return Prior(variances, weights)
+
+
+def _block(
+    pool: ThreadPoolExecutor,
+    chains: list[Chain],
+    prior: Prior,
+    rates: np.ndarray,
+    thin: int,
+    draws: int,
+) -> list[Tally]:
+    """A block of sweeps of every chain, each with a copy of the prior that it may change."""
+
+    def one(chain: Chain) -> Tally:
+        labels, sweeps, size = len(prior.variances), len(rates), chain.size
+        tally = Tally(
+            mean=np.zeros(size),
+            slab=np.zeros(size),
+            counts=np.zeros((sweeps, labels)),
+            scores=np.zeros((sweeps, 4)),
+            draws=np.zeros((draws, size), np.float32),
+            levels=np.zeros((chain.levels, draws)),
+        )
+        chain.sweep(prior._replace(weights=prior.weights.copy()), rates, thin, tally)
+        return tally
+
+    return list(pool.map(one, chains))
+
+
+def _pooled(
+    chains: list[Chain], prior: Prior, tallies: list[Tally], rate: float, trace: list[np.ndarray]
+) -> Prior:
+    """The prior after a block: the averages of both chains; the grid longer where it must be."""
+    size = max(chains[0].size, 1)
+    counts = np.concatenate([tally.counts[len(tally.counts) // 2 :] for tally in tallies])
+    favoured = Prior(prior.variances, prior.weights.copy())
+    learn(favoured, counts.mean(0), size, 1.0)
+    weights = favoured.weights
+    zeros = tallies[0].counts[:, 0] / size
+    trace.append(np.stack([tallies[0].scores[:, 0], zeros], axis=1))
+    noise = np.mean([chain.noise[0] for chain in chains])
+    for chain in chains:
+        chain.noise[0] = noise
+    variances = prior.variances
+    # More than a tenth of a coefficient at the end of the grid, and more than beside it.
+    if weights[-1] * size > 0.1 and variances[-1] < LARGEST:
+        variances = np.append(variances, variances[-1] * RATIO ** np.arange(1, 3))
+        weights = np.append(weights, np.full(2, weights[-1] / 3))
+        weights /= weights.sum()
+    return Prior(variances, weights)
+
+
+def _pruned(prior: Prior, size: int) -> Prior:
+    """The prior without the labels that no coefficient has; they only cost time."""
+    used = prior.weights * size > 0.01
+    used[0] = True
+    if not used[1:].any():
+        used[np.argmax(prior.weights[1:]) + 1] = True
+    weights = prior.weights[used]
+    return Prior(prior.variances[used], weights / weights.sum())
+
+
+def scale_reduction(series: np.ndarray) -> float:
+    """Gelman and Rubin's potential scale reduction of split chains; axes: chains, draws."""
+    half = series.shape[1] // 2
+    if half < 2:
+        return 1.0
+    parts = np.concatenate([series[:, :half], series[:, half : 2 * half]])
+    within = parts.var(axis=1, ddof=1).mean()
+    between = parts.mean(axis=1).var(ddof=1)
+    if within <= 1e-12 * np.mean(series**2):  # constant, or as good as that
+        return 1.0
+    return float(np.sqrt((half - 1) / half + between / within))
+
+
+def _information(
+    scores: np.ndarray, prior: Prior, noise: float, degrees: float, size: int
+) -> np.ndarray:
+    """Louis: the expected complete-data information less the variance of the complete score."""
+    residuals, zeros, ratio = (scores[..., column].ravel() for column in range(3))
+    weight = float(prior.weights[0])
+    complete = np.array([0.0, size * weight * (1 - weight), 2 * ratio.mean()])
+    score = np.stack([np.zeros_like(zeros), zeros, ratio + zeros])
+    if degrees:
+        complete[0] = 2 * residuals.mean() / noise
+        score[0] = residuals / noise
+    return np.diag(complete) - np.cov(score)

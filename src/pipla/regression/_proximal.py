@@ -1,0 +1,128 @@
+"""Laplace priors: the scale is learned by `pipla.fit`, with the proximal algorithms."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from pipla.fitting import Fit, fit
+from pipla.models.likelihoods import even_softplus
+from pipla.models.model import Model
+from pipla.prox import LaplaceScale
+from pipla.regression._answers import Answer, Task, spread_out
+from pipla.regression._design import Design, design_of
+
+#: The most draws of the coefficients that are kept.
+MOST_DRAWS = 1000
+
+
+def laplace(task: Task) -> Answer:
+    r"""Coefficients of standardised features are $\mathrm{Laplace}(0, c)$ with c learned.
+
+    The noise of a linear regression is learned, too; c is not tied to it. The intercept of a
+    linear regression is flat, that of the others $N(0, 10^2)$.
+    """
+    if not isinstance(task.features, np.ndarray):
+        task = task._replace(features=task.features.toarray())
+    design = design_of(task.features, task.weights, task.intercept, task.standardise)
+    if design.size == 0:
+        raise ValueError("X has no feature that varies; a Laplace prior has no scale then.")
+    features = jnp.asarray(design.columns.dense.T)
+    outputs = task.classes if task.classes > 2 else 1
+    linear = task.classes == 1 and not task.poisson
+    total = float(task.weights.sum())
+    centre = float(task.weights @ task.y) / total if linear and task.intercept else 0.0
+    scale = float(np.sqrt(task.weights @ (task.y - centre) ** 2 / total)) if linear else 1.0
+    scale = scale if scale > 0 else 1.0
+    data = {
+        "features": features,
+        "weights": jnp.asarray(task.weights, features.dtype),
+        "y": jnp.asarray((task.y - centre) / scale, features.dtype),
+    }
+    shape = (design.size, outputs) if outputs > 1 else (design.size,)
+    x: dict[str, Array] = {"coefficients": jnp.zeros(shape, features.dtype)}
+    if task.intercept and not linear:
+        x["intercept"] = jnp.zeros(shape[1:], features.dtype)
+    zero = jnp.zeros((), features.dtype)
+    theta = {"prior": zero} | ({"noise": zero} if linear else {})
+    smooth = _linear if linear else _poisson if task.poisson else _labels
+    if outputs > 1:
+        smooth = _classes
+    model = Model(smooth, LaplaceScale().on(theta="prior", x="coefficients"), data=data)
+    found = fit(model, theta=theta, x=x, key=jax.random.key(task.seed), progress=False)
+    return _answer(task, design, found, scale, centre, outputs, linear)
+
+
+def _predictors(x: PyTree, data: PyTree) -> Array:
+    z = data["features"] @ x["coefficients"]
+    return z + x["intercept"] if "intercept" in x else z
+
+
+def _level(x: PyTree) -> Array:
+    return 0.005 * jnp.sum(x["intercept"] ** 2) if "intercept" in x else jnp.zeros(())
+
+
+def _linear(theta: PyTree, x: PyTree, data: PyTree) -> Array:
+    residual = data["y"] - _predictors(x, data)
+    squares = jnp.sum(data["weights"] * residual**2)
+    rows = jnp.sum(data["weights"])
+    return 0.5 * jnp.exp(-2 * theta["noise"]) * squares + rows * theta["noise"]
+
+
+def _labels(theta: PyTree, x: PyTree, data: PyTree) -> Array:
+    z = _predictors(x, data)
+    return jnp.sum(data["weights"] * (even_softplus(z) + (0.5 - data["y"]) * z)) + _level(x)
+
+
+def _poisson(theta: PyTree, x: PyTree, data: PyTree) -> Array:
+    z = _predictors(x, data)
+    return jnp.sum(data["weights"] * (jnp.exp(z) - data["y"] * z)) + _level(x)
+
+
+def _classes(theta: PyTree, x: PyTree, data: PyTree) -> Array:
+    z = _predictors(x, data)
+    chosen = jnp.take_along_axis(z, data["y"].astype(int)[:, None], axis=1)[:, 0]
+    return jnp.sum(data["weights"] * (jax.nn.logsumexp(z, axis=1) - chosen)) + _level(x)
+
+
+def _answer(
+    task: Task, design: Design, found: Fit, scale: float, centre: float, outputs: int, linear: bool
+) -> Answer:
+    samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found.x_samples)
+    every = max(len(samples["coefficients"]) // MOST_DRAWS, 1)
+    chosen = {name: np.asarray(values)[::every] for name, values in samples.items()}
+    draws = chosen["coefficients"].reshape(-1, design.size, outputs).transpose(0, 2, 1)
+    mean = np.asarray(found.x_mean["coefficients"]).reshape(design.size, outputs).T
+    levels = np.zeros((len(draws), outputs))
+    if "intercept" in chosen:
+        levels = chosen["intercept"].reshape(-1, outputs)
+    total = float(task.weights.sum())
+    noise = float(np.exp(found.theta["noise"])) if linear else float("nan")
+    if linear and task.intercept:
+        rng = np.random.default_rng([task.seed, 1])
+        levels = rng.standard_normal(levels.shape) * noise / np.sqrt(total)
+    moved = design.level(draws, levels)
+    errors = np.full(design.size, (noise if linear else 2.0) / np.sqrt(total))
+    names = {"prior": ("scale", 2.0), "noise": ("noise", 1.0)}
+    low, high = found.theta_interval
+    theta, interval = {}, {}
+    for part, (name, power) in names.items():
+        if part in found.theta:
+            theta[name] = scale * float(np.exp(power * found.theta[part]))
+            ends = [scale * float(np.exp(power * end[part])) for end in (low, high)]
+            interval[name] = (ends[0], ends[1])
+    return Answer(
+        mean=design.coefficients(mean) * scale,
+        slab=spread_out(design, np.ones((outputs, design.size))),
+        draws=design.coefficients(draws).astype(np.float32) * np.float32(scale),
+        levels=moved * scale + centre,
+        threshold=0.5 * scale * spread_out(design, errors / design.scales),
+        noise=noise * scale,
+        theta=theta,
+        theta_interval=interval,
+        doubts=found.warnings,
+        fit=found,
+        state=None,
+    )

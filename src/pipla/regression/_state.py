@@ -1,0 +1,44 @@
+"""What the compiled sweeps read and write: features by columns, the prior, sums over sweeps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Columns(NamedTuple):
+    """A matrix by columns: dense, one column per row of `dense`; or compressed, `dense` empty."""
+
+    dense: np.ndarray  # (columns, rows) or (0, 0)
+    values: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+
+
+class Prior(NamedTuple):
+    """The mixture: variances, in increasing order (the first is 0), and their weights."""
+
+    variances: np.ndarray
+    weights: np.ndarray
+
+
+class Tally(NamedTuple):
+    """What is added up over sweeps; every array is changed in place.
+
+    Attributes:
+        mean: the sum of the conditional means of each coefficient (Rao-Blackwell).
+        slab: the sum of the conditional probabilities that it is not 0.
+        counts: for each sweep, the expected number of coefficients with each label.
+        scores: for each sweep, what the information about theta is computed from: the sum of
+            squared residuals, the number of zeros, and the sum of $b^2/v$ over the others.
+        draws: every `thin`-th vector of coefficients.
+        levels: and its intercept.
+    """
+
+    mean: np.ndarray
+    slab: np.ndarray
+    counts: np.ndarray
+    scores: np.ndarray
+    draws: np.ndarray
+    levels: np.ndarray

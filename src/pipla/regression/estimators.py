@@ -1,0 +1,303 @@
+"""scikit-learn estimators: regressions whose sparse prior is learned, with intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipla._extras import extra
+from pipla.regression._base import SparseRegression, checked_level, with_callbacks
+
+with extra("sklearn", "a scikit-learn estimator"):
+    from scipy.special import expit, log_softmax, ndtr
+    from sklearn.base import ClassifierMixin, RegressorMixin
+    from sklearn.metrics import d2_tweedie_score
+    from sklearn.utils import compute_sample_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted
+
+
+class SparseLinearRegression(RegressorMixin, SparseRegression):
+    r"""Linear regression whose sparse prior and noise are learned from the data.
+
+    No number is to be chosen: neither a penalty nor a grid to cross-validate over. With
+    `prior="learned"` each coefficient (of features scaled to variance 1) is
+    $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ a priori, on a geometric grid of variances; the
+    weights and the noise maximise the marginal likelihood, so that the prior is sparse where the
+    data are and dense where they are. The coefficients are sampled from their posterior, one after
+    the other, from their exact conditionals.
+
+    Arguments:
+        prior: `"learned"`, or `"laplace"` for a Laplace prior whose scale is learned by
+            `pipla.fit` (the Bayesian lasso; good for dense effects, not for sparse ones).
+        fit_intercept: whether there is an intercept. It has no prior.
+        standardise: scale every feature to variance 1 first. Coefficients are reported for the
+            features as given.
+        threshold: what counts as an effect in `inclusion_`, on the scale of the coefficients: 0 for
+            anything but 0. By default half of the standard error a coefficient would have alone.
+        warm_start: start from the last coefficients and the last prior.
+        random_state: the seed of the random numbers. Equal seeds give equal answers.
+
+    Attributes:
+        coef_, intercept_: posterior means.
+        coef_interval_: 5 % and 95 % quantiles of each coefficient.
+        inclusion_: the posterior probability of an effect, for each coefficient.
+        noise_: the learned standard deviation of the noise.
+        theta_, theta_interval_: what was learned, by name, and 95 % intervals: `zeros` (the weight
+            of 0 in the prior), `scale` (the standard deviation of the effects that are not 0, for
+            standardised features; that of the Laplace prior is its scale parameter), `noise`.
+        fit_: the draws and how they were made; a `pipla.Fit` with `prior="laplace"`.
+        warnings_: what speaks against the answer, one sentence each.
+        n_iter_: the sweeps, or steps, of each chain.
+
+    Example:
+        >>> import numpy as np
+        >>> from pipla.regression import SparseLinearRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((100, 300))
+        >>> y = 2 * X[:, 0] - X[:, 1] + rng.standard_normal(100)
+        >>> model = SparseLinearRegression().fit(X, y)
+        >>> np.flatnonzero(model.inclusion_ > 0.9).tolist()
+        [0, 1]
+        >>> low, high = model.coef_interval_
+        >>> bool(low[0] < 2 < high[0])
+        True
+    """
+
+    def __init__(
+        self,
+        prior: str = "learned",
+        *,
+        fit_intercept: bool = True,
+        standardise: bool = True,
+        threshold: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.standardise = standardise
+        self.threshold = threshold
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseLinearRegression:
+        """Learn the prior and the noise, and sample the coefficients.
+
+        Arguments:
+            X: features of shape (observations, features): an array, a DataFrame or sparse.
+            y: responses of shape (observations,).
+            sample_weight: weights of the observations; a weight of 2 counts one twice.
+        """
+        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        self._answer(X, np.asarray(y, np.float64), weights, 1, poisson=False)
+        self.coef_ = self._answer_.mean[0]
+        self.intercept_ = float(self._answer_.levels.mean())
+        self.noise_ = self._answer_.noise
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The posterior mean of the response."""
+        X = self._features(X)
+        return X @ self.coef_ + self.intercept_
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
+        """An interval that holds a new response with this probability: an array (2, rows)."""
+        tails = checked_level(level)
+
+        def quantiles(z: np.ndarray) -> np.ndarray:
+            return np.stack([_mixture_quantile(z[..., 0], self.noise_, tail) for tail in tails])
+
+        return self._over_draws(self._features(X), quantiles)
+
+
+class SparseLogisticRegression(ClassifierMixin, SparseRegression):
+    r"""Logistic regression, for two or more classes, whose sparse prior is learned from the data.
+
+    The prior is that of `SparseLinearRegression`; several classes share it, and each has
+    coefficients of its own. The coefficients are sampled one after the other: the conditional to
+    second order is proposed, and Metropolis' rule makes it exact. Probabilities are averages over
+    the posterior. The intercept is normal with standard deviation 10 around the log-odds.
+
+    Arguments:
+        prior, fit_intercept, standardise, threshold, warm_start, random_state: as for
+            `SparseLinearRegression`.
+        class_weight: `"balanced"`, or a dict of weights by class; by default all are 1.
+
+    Attributes:
+        classes_: the labels.
+        coef_, intercept_: posterior means, of shapes (1, features) and (1,) for two classes,
+            (classes, features) and (classes,) for more.
+        coef_interval_, inclusion_, theta_, theta_interval_, fit_, n_iter_: as for
+            `SparseLinearRegression`.
+
+    Example:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from pipla.regression import SparseLogisticRegression
+        >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        >>> model = SparseLogisticRegression().fit(X[::2], y[::2])
+        >>> bool(model.score(X[1::2], y[1::2]) > 0.95)
+        True
+    """
+
+    def __init__(
+        self,
+        prior: str = "learned",
+        *,
+        fit_intercept: bool = True,
+        standardise: bool = True,
+        class_weight: Any = None,
+        threshold: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.standardise = standardise
+        self.class_weight = class_weight
+        self.threshold = threshold
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseLogisticRegression:
+        """Learn the prior and sample the coefficients; arguments as in `SparseLinearRegression`."""
+        X, y, weights = self._checked(X, y, sample_weight)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must have at least two classes with positive weight, got only one class: "
+                f"{self.classes_.tolist()}."
+            )
+        if self.class_weight is not None:
+            weights = weights * compute_sample_weight(self.class_weight, y)
+        self._answer(X, labels.astype(np.float64), weights, len(self.classes_), poisson=False)
+        self.coef_ = self._answer_.mean
+        self.intercept_ = self._answer_.levels.mean(axis=0)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, averaged over the posterior: (rows, classes)."""
+        X = self._features(X)
+        return self._over_draws(X, lambda z: _probabilities(z).mean(axis=0).T).T
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithms of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
+        """Posterior quantiles of the probability of each class: an array (2, rows, classes)."""
+        tails = checked_level(level)
+
+        def quantiles(z: np.ndarray) -> np.ndarray:
+            return np.quantile(_probabilities(z), tails, axis=0).transpose(0, 2, 1)
+
+        return self._over_draws(self._features(X), quantiles).transpose(0, 2, 1)
+
+
+class SparsePoissonRegression(RegressorMixin, SparseRegression):
+    r"""Poisson regression with a logarithmic link, whose sparse prior is learned from the data.
+
+    The prior is that of `SparseLinearRegression`, the sampler that of `SparseLogisticRegression`.
+    The intercept is normal with standard deviation 10 around the log of the mean count.
+
+    Arguments and attributes are those of `SparseLinearRegression`, without the noise.
+
+    Example:
+        >>> import numpy as np
+        >>> from pipla.regression import SparsePoissonRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((200, 50))
+        >>> y = rng.poisson(np.exp(1 + X[:, 0]))
+        >>> model = SparsePoissonRegression().fit(X, y)
+        >>> bool(abs(model.coef_[0] - 1) < 0.1 and abs(model.intercept_ - 1) < 0.1)
+        True
+    """
+
+    def __init__(
+        self,
+        prior: str = "learned",
+        *,
+        fit_intercept: bool = True,
+        standardise: bool = True,
+        threshold: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.standardise = standardise
+        self.threshold = threshold
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparsePoissonRegression:
+        """Learn the prior and sample the coefficients; y holds counts, or rates with weights."""
+        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        y = np.asarray(y, np.float64)
+        if np.any(y < 0) or not np.any(y):
+            raise ValueError(
+                "y must hold counts, none negative and one positive at least; got the smallest "
+                f"{y.min():g} and the largest {y.max():g}."
+            )
+        self._answer(X, y, weights, 1, poisson=True)
+        self.coef_ = self._answer_.mean[0]
+        self.intercept_ = float(self._answer_.levels.mean())
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The posterior mean of the rate."""
+        X = self._features(X)
+        return self._over_draws(X, lambda z: _rates(z).mean(axis=0))
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
+        """An interval that holds a new count with this probability at least: (2, rows)."""
+        tails = checked_level(level)
+        rng = np.random.default_rng(0)
+
+        def quantiles(z: np.ndarray) -> np.ndarray:
+            counts = rng.poisson(np.minimum(_rates(z), 1e18))
+            return np.quantile(counts, tails, axis=0, method="inverted_cdf")
+
+        return self._over_draws(self._features(X), quantiles)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The fraction of Poisson deviance that is explained, as in scikit-learn's regressor."""
+        check_is_fitted(self)
+        return d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+
+def _rates(z: np.ndarray) -> np.ndarray:
+    return np.exp(np.minimum(z[..., 0], 700.0))
+
+
+def _probabilities(z: np.ndarray) -> np.ndarray:
+    """Of each class, from linear predictors (draws, rows, outputs)."""
+    if z.shape[-1] == 1:
+        return np.concatenate([expit(-z), expit(z)], axis=-1)
+    return np.exp(log_softmax(z, axis=-1))
+
+
+def _mixture_quantile(means: np.ndarray, sd: float, tail: float) -> np.ndarray:
+    """The quantile of an equal mixture of normals, for each column of means, by bisection."""
+    reach = 40 * sd
+    low, high = means.min(axis=0) - reach, means.max(axis=0) + reach
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        above = ndtr((middle - means) / sd).mean(axis=0) > tail
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return 0.5 * (low + high)

@@ -1,0 +1,276 @@
+"""The estimators: scikit-learn's own checks, what they promise, and odd data."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pipla.regression import (
+    SparseLinearRegression,
+    SparseLogisticRegression,
+    SparsePoissonRegression,
+)
+
+ALL = (SparseLinearRegression, SparseLogisticRegression, SparsePoissonRegression)
+
+
+def expected_failures(estimator):
+    """Weights and repeated rows give equal posteriors, but sums that differ in the last bit.
+
+    A chain that accepts or rejects then takes another path sooner or later, so that the draws are
+    equal in distribution only. The exact conditionals of linear regression stay together, and
+    `test_weights_of_labels_count_observations_several_times` is the test for labels.
+    """
+    if not isinstance(estimator, SparseLogisticRegression):
+        return {}
+    names = ("dense", "sparse")
+    return {f"check_sample_weight_equivalence_on_{name}_data": "by chance" for name in names}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [estimator() for estimator in ALL], expected_failed_checks=expected_failures
+)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def simulated(kind, n=120, p=30, seed=0):
+    """Two effects among p features."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, p))
+    eta = 0.5 + 1.5 * x[:, 0] - x[:, 1]
+    if kind is SparseLinearRegression:
+        return x, eta + rng.standard_normal(n)
+    if kind is SparsePoissonRegression:
+        return x, rng.poisson(np.exp(eta))
+    return x, (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int)
+
+
+@pytest.fixture(scope="module", params=ALL, ids=lambda kind: kind.__name__)
+def fitted(request):
+    x, y = simulated(request.param)
+    return request.param().fit(x, y), x, y
+
+
+def test_effects_are_found_and_in_their_intervals(fitted):
+    model, _, _ = fitted
+    inclusion = model.inclusion_.ravel()
+    assert np.all(inclusion[:2] > 0.95)
+    assert np.mean(inclusion[2:]) < np.min(inclusion[:2]) - 0.3
+    low, high = model.coef_interval_.reshape(2, -1)
+    # The width is 3.3 posterior standard deviations: five around the truth.
+    width = (high - low)[:2]
+    assert np.all(np.abs((low + high)[:2] / 2 - np.array([1.5, -1.0])) < 1.5 * width)
+
+
+def test_every_learned_number_is_in_its_interval(fitted):
+    model, _, _ = fitted
+    names = {"zeros", "scale"} | ({"noise"} if isinstance(model, SparseLinearRegression) else set())
+    assert set(model.theta_) == set(model.theta_interval_) == names
+    for name, (low, high) in model.theta_interval_.items():
+        assert low <= model.theta_[name] <= high
+
+
+def test_the_summary_names_features(fitted):
+    model, _, _ = fitted
+    text = model.summary(most=3)
+    assert "x0" in text
+    assert "intercept" in text
+    assert "27 more of 30" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_equal_seeds_give_equal_answers_and_others_do_not(fitted):
+    model, x, y = fitted
+    again = type(model)().fit(x, y)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    other = type(model)(random_state=1).fit(x, y)
+    assert not np.array_equal(model.coef_, other.coef_)
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=0.15)
+
+
+def test_pickled_models_predict_the_same(fitted):
+    model, x, _ = fitted
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), model.predict(x))
+
+
+def test_sparse_features_give_the_answer_of_dense_ones(fitted):
+    model, x, y = fitted
+    sparse = type(model)().fit(scipy.sparse.csr_array(x), y)
+    # Dense features are centred and sparse ones are not: the same posterior, other draws.
+    np.testing.assert_allclose(sparse.coef_, model.coef_, atol=0.2)
+    np.testing.assert_allclose(sparse.predict(scipy.sparse.csr_array(x)), sparse.predict(x))
+
+
+def test_warm_starts_and_thresholds(fitted):
+    model, x, y = fitted
+    warm = type(model)(warm_start=True).fit(x, y)
+    first = warm.coef_
+    np.testing.assert_allclose(warm.fit(x, y).coef_, first, atol=0.2)
+    assert not np.array_equal(warm.coef_, first)
+    none = type(model)(threshold=0.0).fit(x, y)
+    assert np.all(none.inclusion_ >= model.inclusion_ - 0.05)  # anything but 0 is more than large
+    assert np.all(type(model)(threshold=1e3).fit(x, y).inclusion_ == 0)
+
+
+def test_intervals_of_predictions_cover():
+    x, y = simulated(SparseLinearRegression, n=1120)
+    model = SparseLinearRegression().fit(x[:120], y[:120])
+    low, high = model.predict_interval(x[120:])
+    inside = np.mean((low < y[120:]) & (y[120:] < high))
+    assert abs(inside - 0.9) < 0.06  # six standard errors, and the noise is learned from 120
+    x, y = simulated(SparsePoissonRegression, n=620)
+    model = SparsePoissonRegression().fit(x[:120], y[:120])
+    low, high = model.predict_interval(x[120:])
+    assert np.mean((low <= y[120:]) & (y[120:] <= high)) > 0.85
+    x, y = simulated(SparseLogisticRegression)
+    model = SparseLogisticRegression().fit(x, y)
+    low, high = model.predict_interval(x)
+    assert low.shape == (120, 2)
+    assert np.all((low <= model.predict_proba(x)) & (model.predict_proba(x) <= high))
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        model.predict_interval(x, level=1.5)
+
+
+def test_several_classes():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((300, 10))
+    z = np.stack([4 * x[:, 0], 4 * x[:, 1], 0 * x[:, 0]], axis=1)
+    y = np.array(["a", "b", "c"])[np.argmax(z + rng.gumbel(size=z.shape), axis=1)]
+    model = SparseLogisticRegression().fit(x[:200], y[:200])
+    assert model.coef_.shape == (3, 10)
+    assert model.coef_interval_.shape == (2, 3, 10)
+    probabilities = model.predict_proba(x[200:])
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert model.score(x[200:], y[200:]) > 0.5  # at random: a third
+    assert "x0 (a)" in model.summary()
+
+
+def test_data_frames_pipelines_and_grid_search():
+    pd = pytest.importorskip("pandas")
+    x, y = simulated(SparseLinearRegression, n=60, p=5)
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    assert "b  " in SparseLinearRegression().fit(frame, y).summary()
+    pipeline = make_pipeline(StandardScaler(), SparseLinearRegression())
+    search = GridSearchCV(pipeline, {"sparselinearregression__fit_intercept": [True, False]}, cv=2)
+    assert search.fit(frame, y).best_params_["sparselinearregression__fit_intercept"]
+
+
+def test_class_weights_move_probabilities():
+    x, y = simulated(SparseLogisticRegression)
+    plain = SparseLogisticRegression().fit(x, y)
+    heavy = SparseLogisticRegression(class_weight={0: 5.0, 1: 1.0}).fit(x, y)
+    assert heavy.predict_proba(x)[:, 1].mean() < plain.predict_proba(x)[:, 1].mean() - 0.02
+
+
+def test_weights_of_labels_count_observations_several_times():
+    x, y = simulated(SparseLogisticRegression)
+    weights = np.random.default_rng(2).integers(0, 3, len(y))
+    weighted = SparseLogisticRegression().fit(x, y, sample_weight=weights)
+    repeated = SparseLogisticRegression().fit(np.repeat(x, weights, 0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.predict_proba(x), repeated.predict_proba(x), atol=0.05)
+    plain = SparseLogisticRegression().fit(x, y)
+    assert np.max(np.abs(plain.predict_proba(x) - repeated.predict_proba(x))) > 0.1
+
+
+def test_callbacks_of_scikit_learn_are_called():
+    pytest.importorskip("sklearn.callback")
+
+    class Count:
+        ends = 0
+
+        def setup(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context, **rest):
+            pass
+
+        def on_fit_task_end(self, estimator, context, **rest):
+            Count.ends += 1
+
+        def teardown(self, estimator, context):
+            Count.ends += 100
+
+    x, y = simulated(SparseLinearRegression, n=40, p=3)
+    SparseLinearRegression().set_callbacks(Count()).fit(x, y)
+    assert Count.ends == 107  # six blocks, the fit, and the teardown
+
+
+ODD = {
+    "constant features": lambda x, y: (np.column_stack([x, np.ones(len(x))]), y),
+    "only constant features": lambda x, y: (np.ones((len(x), 2)), y),
+    "duplicated columns": lambda x, y: (np.column_stack([x, x]), y),
+    "more features than rows": lambda x, y: (np.tile(x[:6], (1, 4)), y[:6]),
+    "two rows": lambda x, y: (x[[np.argmin(y), np.argmax(y)]], y[[np.argmin(y), np.argmax(y)]]),
+    "huge and tiny scales": lambda x, y: (x * np.array([1e8] + [1e-8] * 4), y),
+    "far from 0": lambda x, y: (x + 1e6, y),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pipla.engine.diagnostics.ConvergenceWarning")
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("kind", ALL)
+def test_odd_data_give_finite_answers(kind, odd):
+    x, y = ODD[odd](*simulated(kind, n=30, p=5))
+    model = kind().fit(x, y)
+    assert np.all(np.isfinite(model.coef_))
+    assert np.all(np.isfinite(model.predict(x).astype(float)))
+    assert np.all(np.isfinite(model.coef_interval_))
+    if "constant" in odd:
+        assert model.coef_.ravel()[-1] == 0
+
+
+def test_separated_classes_give_finite_answers():
+    x = np.linspace(-1, 1, 40)[:, None] * np.ones((1, 3))
+    model = SparseLogisticRegression().fit(x, x[:, 0] > 0)
+    assert np.all(np.isfinite(model.coef_interval_))
+    assert model.score(x, x[:, 0] > 0) == 1
+
+
+def test_a_perfect_fit_is_finite():
+    x, _ = simulated(SparseLinearRegression)
+    model = SparseLinearRegression().fit(x, 3 * x[:, 0] + 1)
+    np.testing.assert_allclose(model.predict(x), 3 * x[:, 0] + 1, atol=1e-2)
+    constant = SparseLinearRegression().fit(x, np.full(len(x), 7.0))
+    np.testing.assert_allclose(constant.predict(x), 7.0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"prior": "lasso"}, "prior must be one of 'learned', 'laplace'"),
+        ({"threshold": -1.0}, "threshold must not be negative"),
+        ({"fit_intercept": 1}, "fit_intercept must be True or False"),
+    ],
+)
+def test_bad_settings_are_named(given, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        SparseLinearRegression(**given).fit(np.eye(3), np.arange(3.0))
+
+
+def test_bad_responses_are_named():
+    x = np.random.default_rng(0).standard_normal((6, 2))
+    with pytest.raises(ValueError, match="y must hold counts"):
+        SparsePoissonRegression().fit(x, np.array([1, 2, -1, 0, 1, 2]))
+    with pytest.raises(ValueError, match="only one class"):
+        SparseLogisticRegression().fit(x, np.ones(6))
+    with pytest.raises(ValueError, match="[Ss]ample weights must"):
+        SparseLinearRegression().fit(x, np.arange(6.0), sample_weight=np.zeros(6))
+
+
+@pytest.mark.slow
+def test_a_laplace_prior_has_the_exact_scales_of_the_diabetes_data():
+    """log c = -1.954 and log sigma = -.3523 by quadrature (issue 20): both scales within 1 %."""
+    x, y = load_diabetes(return_X_y=True)
+    model = SparseLinearRegression(prior="laplace").fit(x, (y - y.mean()) / y.std())
+    assert abs(np.log(model.theta_["scale"]) + 1.954) < 0.01
+    assert abs(np.log(model.theta_["noise"]) + 0.3523) < 0.01
+    low, high = model.coef_interval_
+    assert np.all((low < model.coef_) & (model.coef_ < high))

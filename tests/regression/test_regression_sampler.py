@@ -1,0 +1,205 @@
+"""The sweeps over coefficients against enumeration and quadrature, and ranks of prior draws."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from regression_truths import PRIOR, error, linear, on_a_grid, tally
+from scipy import stats
+
+from pipla.regression._chains import GlmChain, LinearChain, LinearData, MultinomialChain
+from pipla.regression._design import design_of
+from pipla.regression._kernels import observations
+from pipla.regression._learned import grid, sample, scale_reduction
+from pipla.regression._state import Prior
+
+
+def assert_within(found, truth, mcse, errors=5.0):
+    """Five standard errors: a right sampler fails 6e-7 times, for each number."""
+    np.testing.assert_array_less(np.abs(found - truth), errors * mcse + 1e-12)
+
+
+def problem(n=8, p=4):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((n, p)) + rng.standard_normal((n, 1))  # correlated
+    return x, x @ np.array([1.0, 0.0, -0.5, 0.0])[:p] + 0.7 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("form", ["gram", "residual", "sparse"])
+def test_linear_sweeps_sample_the_enumerated_posterior(form):
+    x, y = problem()
+    centred, noise, sweeps = x - x.mean(0), 0.5, 20_000
+    truth = linear(centred, y - y.mean(), noise)
+    given = scipy.sparse.csc_array(x) if form == "sparse" else x
+    design = design_of(given, np.ones(8), centre=True, scale=False)
+    data = LinearData(design, y, np.ones(8), intercept=True)
+    assert data.gram == (form != "sparse")
+    if form == "residual":
+        data.gram, data.columns = False, design.columns
+    chain = LinearChain(data, np.zeros(4), noise, 0)
+    found = tally(sweeps, 4)
+    chain.sweep(PRIOR, np.zeros(sweeps), 1, found)
+    kept = found.draws.astype(float)
+    assert_within(found.mean / sweeps, truth[0], error(kept))
+    assert_within(found.slab / sweeps, truth[1], error((kept != 0).astype(float)))
+    residuals = (y - y.mean())[:, None] - centred @ kept.T
+    np.testing.assert_allclose(found.scores[:, 0], np.sum(residuals**2, axis=0), rtol=1e-4)
+
+
+def test_weights_count_observations_several_times():
+    x, y = problem()
+    weights = np.array([1.0, 2.0, 3.0, 1.0, 1.0, 2.0, 1.0, 1.0])
+    found = []
+    for rows, w in ((np.arange(8), weights), (np.repeat(np.arange(8), weights.astype(int)), None)):
+        w = np.ones(len(rows)) if w is None else w
+        design = design_of(x[rows], w, centre=True, scale=True)
+        chain = LinearChain(LinearData(design, y[rows], w, True), np.zeros(4), 0.5, 0)
+        found.append(tally(200, 4))
+        chain.sweep(PRIOR, np.zeros(200), 1, found[-1])
+    np.testing.assert_allclose(found[0].draws, found[1].draws, rtol=1e-5, atol=1e-8)
+
+
+def likelihood(x, y, poisson):
+    def log_likelihood(b, level):
+        eta = b @ x.T + level[:, None]
+        cumulant = np.exp(eta) if poisson else np.logaddexp(0, eta)
+        return np.sum(y * eta - cumulant, axis=1)
+
+    return log_likelihood
+
+
+@pytest.mark.parametrize("poisson", [False, True])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_glm_sweeps_sample_the_posterior_by_quadrature(poisson, form):
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((12, 2)) + 0.5 * rng.standard_normal((12, 1))
+    eta = x @ [0.3 if poisson else 1.0, 0.0] + 0.3
+    y = (rng.poisson(np.exp(eta)) if poisson else rng.random(12) < 1 / (1 + np.exp(-eta))) * 1.0
+    mean, slab, level = on_a_grid(likelihood(x, y, poisson), 2, level_sd=10.0, reach=8.0)
+    given = scipy.sparse.csc_array(x) if form == "sparse" else x
+    columns = design_of(given, np.ones(12), centre=False, scale=False).columns
+    sweeps = 40_000
+    chain = GlmChain(columns, y, np.ones(12), np.zeros(12), True, poisson, np.zeros(2), 0)
+    found = tally(sweeps, 2)
+    chain.sweep(PRIOR, np.zeros(sweeps), 1, found)
+    kept = found.draws.astype(float)
+    assert_within(kept.mean(0), mean, error(kept))
+    assert_within(found.slab / sweeps, slab, error((kept != 0).astype(float)))
+    assert_within(found.levels[0].mean(), level, error(found.levels[0]))
+    assert found.scores[:, 0].sum() > 0.7 * found.scores[:, 3].sum()  # proposals are accepted
+
+
+def test_several_classes_sample_the_posterior_by_quadrature():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((10, 1))
+    labels = np.array([0, 1, 2, 0, 1, 2, 0, 0, 1, 2])
+
+    def log_likelihood(b, level):
+        z = b[:, :, None] * x[:, 0]
+        return np.sum(z[:, labels, np.arange(10)] - np.logaddexp.reduce(z, axis=1), axis=1)
+
+    mean, slab, _ = on_a_grid(log_likelihood, 3, points=61)
+    columns = design_of(x, np.ones(10), centre=False, scale=False).columns
+    sweeps = 20_000
+    chain = MultinomialChain(columns, labels, np.ones(10), np.zeros(3), False, np.zeros((3, 1)), 0)
+    found = tally(sweeps, 3, levels=3)
+    chain.sweep(PRIOR, np.zeros(sweeps), 1, found)
+    kept = found.draws.astype(float)
+    assert_within(kept.mean(0), mean, error(kept))
+    assert_within(found.slab / sweeps, slab, error((kept != 0).astype(float)))
+
+
+@pytest.mark.parametrize("poisson", [False, True])
+def test_cumulants_and_their_derivatives(poisson):
+    eta = np.concatenate([np.linspace(-30, 30, 121), [-600.0, 600.0]])
+    value, first, second = np.empty((3, len(eta)))
+    observations(poisson, eta, value, first, second)
+    if poisson:
+        truth = (np.exp(eta),) * 3
+    else:
+        p = 1 / (1 + np.exp(-eta))
+        truth = (np.logaddexp(0, eta), p, np.exp(-np.logaddexp(0, eta) - np.logaddexp(0, -eta)))
+    for found, right in zip((value, first, second), truth, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-11)
+
+
+def test_ranks_of_prior_draws_are_uniform():
+    """Simulation-based calibration: 1200 ranks in ten bins; a right sampler fails 1e-6 times."""
+    rng = np.random.default_rng(4)
+    n, p, noise, kept = 10, 4, 0.8, 49
+    ranks = []
+    for _ in range(300):
+        x = rng.standard_normal((n, p)) + rng.standard_normal((n, 1))
+        labels = rng.choice(3, p, p=PRIOR.weights)
+        b = np.sqrt(PRIOR.variances[labels]) * rng.standard_normal(p)
+        y = x @ b + np.sqrt(noise) * rng.standard_normal(n)
+        design = design_of(x, np.ones(n), centre=False, scale=False)
+        data = LinearData(design, y, np.ones(n), intercept=False)
+        chain = LinearChain(data, np.zeros(p), noise, rng)
+        found = tally(20 * kept, p, draws=kept)
+        chain.sweep(PRIOR, np.zeros(20 * kept), 20, found)
+        below = np.sum(found.draws < b.astype(np.float32), axis=0)
+        ties = np.sum(found.draws == b.astype(np.float32), axis=0)
+        ranks.append(below + rng.integers(0, ties + 1))
+    counts = np.histogram(np.concatenate(ranks), bins=np.arange(0, 51, 5))[0]
+    assert stats.chisquare(counts).pvalue > 1e-6
+
+
+def test_learned_weights_maximise_the_marginal_likelihood():
+    """With orthogonal features it is a product over them, and EM on it is exact."""
+    rng = np.random.default_rng(5)
+    n, p = 400, 200
+    x = np.linalg.qr(rng.standard_normal((n, p)))[0] * np.sqrt(n)
+    b = rng.standard_normal(p) * (rng.random(p) < 0.2)
+    y = x @ b + rng.standard_normal(n)
+    scale = y.std()
+    design = design_of(x, np.ones(n), centre=False, scale=False)
+    data = LinearData(design, y / scale, np.ones(n), intercept=False)
+    chains = [LinearChain(data, np.zeros(p), 0.7, seed) for seed in (0, 1)]
+    found = sample(list(chains), 1e-3, data.degrees)
+    assert abs(found.noise * scale - 1) < 0.15  # four standard errors with 200 degrees left
+    estimate = x.T @ y / n / scale  # normal with variance v + sigma²/n
+    spread = found.variances + found.noise**2 / n
+    density = np.exp(-(estimate[:, None] ** 2) / (2 * spread)) / np.sqrt(spread)
+
+    def log_likelihood(weights):
+        return np.sum(np.log(density @ weights)) + 2 * np.log(weights[0])  # in favour of 0
+
+    weights = np.full(len(found.variances), 1 / len(found.variances))
+    for _ in range(20_000):
+        shares = density * weights
+        weights = np.sum(shares / shares.sum(1, keepdims=True), axis=0)
+        weights[0] += 2
+        weights /= weights.sum()
+    best = log_likelihood(weights)
+    assert best - 0.5 < log_likelihood(found.weights) <= best + 1e-6
+    assert found.rhat < 1.1
+    low, high = found.weights[0], 0.8
+    error_of_logit = found.standard_errors()[1]
+    assert abs(np.log(low / (1 - low)) - np.log(high / (1 - high))) < 4 * error_of_logit
+
+
+def test_the_grid_grows_where_the_data_ask_for_it():
+    rng = np.random.default_rng(6)
+    x = 0.01 * rng.standard_normal((300, 2))
+    y = 70 * x[:, 0] + 0.1 * rng.standard_normal(300)  # and the features are not scaled
+    design = design_of(x, np.ones(300), centre=True, scale=False)
+    data = LinearData(design, y / y.std(), np.ones(300), intercept=True)
+    chains = [LinearChain(data, np.zeros(2), 0.7, seed) for seed in (0, 1)]
+    # One effect of 70: the learned variances reach beyond the grid at the start.
+    assert sample(list(chains), 1e-3, data.degrees).variances[-1] > grid(1e-3).variances[-1]
+
+
+def test_scale_reduction_sees_chains_that_disagree():
+    rng = np.random.default_rng(7)
+    series = rng.standard_normal((2, 400))
+    assert scale_reduction(series) < 1.05
+    assert scale_reduction(series + np.array([[0.0], [3.0]])) > 1.5
+    assert scale_reduction(np.ones((2, 400))) == 1
+
+
+def test_no_features_and_constant_features_are_no_error():
+    design = design_of(np.ones((5, 2)), np.ones(5), centre=True, scale=True)
+    assert design.size == 0
+    prior = Prior(PRIOR.variances, PRIOR.weights.copy())
+    chain = LinearChain(LinearData(design, np.arange(5.0), np.ones(5), True), np.zeros(0), 1.0, 0)
+    chain.sweep(prior, np.full(3, 0.1), 1, tally(3, 0))
