@@ -56,9 +56,9 @@ class Groups(eqx.Module):
         self.place = jnp.asarray(place)
 
     def normal_equations(self, design: Array, offset: Array) -> tuple[Array, Array]:
-        r"""$D^\top D$ and $D^\top (y - o)$ of every group; $D$ has the rows of `design` of its others.
+        r"""$D^\top D$ and $D^\top (y - o)$ of every group.
 
-        `offset` has one number for each of the others.
+        $D$ has the rows of `design`, and $o$ the numbers in `offset`, of the group's others.
         """
         design = jnp.pad(design, ((0, 1), (0, 0)))  # the row of the padding is 0
         offset = jnp.pad(offset, (0, 1))
