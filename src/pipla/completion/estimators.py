@@ -87,7 +87,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.completion_.fill(self._validated(X, reset=False))
 
-    def predict(self, rows: Any, columns: Any) -> np.ndarray:
+    def predict_entries(self, rows: Any, columns: Any) -> np.ndarray:
         """The posterior mean of single entries of the matrix that was fitted."""
         check_is_fitted(self)
         return self.completion_.entries(rows, columns)
