@@ -26,7 +26,7 @@ class CompletionPreset(Preset):
         rows, columns: of the matrix, or of the densest part of the ratings; 0 for all.
         nuclear_steps, factor_steps: steps of the recommended rule with either prior.
         paper_steps, paper_replicates: steps and replicates of the paper's algorithms.
-        reference_steps: steps of the runs that show what is not identifiable.
+        reference_steps: steps of the run that shows what is not identifiable.
     """
 
     rows: int
@@ -35,7 +35,7 @@ class CompletionPreset(Preset):
     factor_steps: int = 600
     paper_steps: int = 100
     paper_replicates: int = 1
-    reference_steps: int = 60
+    reference_steps: int = 600
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +209,7 @@ class CompletionExperiment(
     def tables(self, results: Results[CompletionRow]) -> list[Section]:
         parts: list[Any] = [self.summary(results)]
         if results.reference.get("identifiability"):
-            parts += [Text(UNIDENTIFIABLE), _ratios(results.reference["identifiability"])]
+            parts += [Text(UNIDENTIFIABLE), _noises(results.reference["identifiability"])]
         return [Section("Completions", parts)]
 
     def summary(self, results: Results[CompletionRow]) -> Table:
@@ -227,15 +227,15 @@ class CompletionExperiment(
 
 
 UNIDENTIFIABLE = (
-    "theta2, the logarithm of the noise, cannot be learned under a nuclear norm. The derivative of "
-    "the log marginal likelihood in log sigma is d_y (r - 1), where r is the posterior mean of "
-    "|Mx - y|²/(sigma² d_y). It is negative at every sigma below: the likelihood rises as sigma "
-    "falls, and has no maximum (E17). What a run that learns theta2 reports is where it stopped."
+    "theta2, the logarithm of the noise, cannot be learned under a nuclear norm (E17): the "
+    "marginal likelihood rises as sigma falls, and a run that learns sigma stops where its step no "
+    "longer resolves it. An estimate would not depend on the step; these numbers fall like its "
+    "root."
 )
 
 
-def _ratios(pairs: Sequence[Sequence[float]]) -> Table:
-    return Table(("sigma", "r"), [[fixed(noise, 3), fixed(ratio, 4)] for noise, ratio in pairs])
+def _noises(pairs: Sequence[Sequence[float]]) -> Table:
+    return Table(("step", "“learned” sigma"), [[fixed(a, 4), fixed(b, 3)] for a, b in pairs])
 
 
 def summarise(

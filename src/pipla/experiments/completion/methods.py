@@ -181,27 +181,28 @@ def biased_mean(matrix: Matrix, num_steps: int, seed: int) -> Completed:
     return Completed(mean + a[:, None] + b[None], time.perf_counter() - began)
 
 
-def unidentifiable(matrix: Matrix, noises: tuple[float, ...], num_steps: int) -> list[list[float]]:
-    r"""For each $\sigma$, the posterior mean of $|Mx - y|^2/(\sigma^2 d_y)$ and its trend.
+def learned_noises(
+    observed: Observed, divisors: tuple[float, ...], num_steps: int
+) -> list[list[float]]:
+    r"""The noise that a run with a nuclear norm "learns", by the step size.
 
-    $\partial \log p(y)/\partial \log\sigma = d_y (E|Mx - y|^2/(\sigma^2 d_y) - 1)$: where the
-    number is below 1, the marginal likelihood rises as $\sigma$ falls.
+    An estimate would not depend on the step. Here the marginal likelihood rises as
+    $\sigma \to 0$ (E17), and the run stops where its step does not resolve the noise: at a
+    $\sigma$ proportional to the root of the step.
     """
-    observed, found = matrix.observed, []
-    start = jnp.asarray(zero_filled(observed), jnp.result_type(float))
-    for noise in noises:
+    start, found = jnp.asarray(zero_filled(observed), jnp.result_type(float)), []
+    for divisor in divisors:
+        steps = round(num_steps * np.sqrt(divisor))
         result = _quiet_run(
-            nuclear_model(observed, noise),
-            RPL(STEP),
-            theta=jnp.zeros((), start.dtype),
+            nuclear_model(observed, None),
+            RPL(STEP / divisor, first=10.0 * divisor),  # all begin with the same long steps
+            theta={name: jnp.zeros((), start.dtype) for name in ("strength", "noise")},
             particles=jnp.broadcast_to(start, (2, *start.shape)),
-            num_steps=num_steps,
-            burn_in=num_steps // 2,
+            num_steps=steps,
+            burn_in=steps // 2,
             key=jax.random.key(0),
         )
-        particles = np.asarray(result.particles)[:, observed.rows, observed.columns]
-        ratio = float(np.mean((particles - observed.values) ** 2)) / noise**2
-        found.append([float(noise), ratio])
+        found.append([STEP / divisor, float(np.exp(result.theta["noise"]))])
     return found
 
 
