@@ -232,7 +232,7 @@ def _write(
 
 def _write_table(path: Path, given: Given, values: np.ndarray, seen: np.ndarray) -> None:
     """Observed cells in full, predicted ones with six digits, empty columns empty."""
-    known = seen.any(axis=0)
+    known = np.any(seen, axis=0).tolist()
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         labelled = [given.label] if given.label else []

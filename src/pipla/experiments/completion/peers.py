@@ -33,7 +33,7 @@ def soft_impute(
 
 
 def soft_impute_cv(
-    observed: Observed, seed: int, penalties: int = 25, iterations: int = 100
+    observed: Observed, seed: int, penalties: int = 30, iterations: int = 60
 ) -> np.ndarray:
     """SoftImpute with the penalty of the smallest error at held-out entries, from a warm path."""
     hidden = np.random.default_rng(seed).random(len(observed.values)) < HELD_OUT
@@ -42,7 +42,7 @@ def soft_impute_cv(
     first = zero.copy()
     first[shown.rows, shown.columns] = shown.values
     largest = float(np.linalg.norm(first, 2))
-    x, best, chosen, path = zero, np.inf, largest, largest * np.geomspace(0.9, 0.01, penalties)
+    x, best, chosen, path = zero, np.inf, largest, largest * np.geomspace(0.9, 1e-4, penalties)
     for penalty in path:
         x = soft_impute(shown, penalty, x, iterations)
         error = float(np.mean((x[test.rows, test.columns] - test.values) ** 2))
