@@ -73,9 +73,11 @@ def fit_factors(
     limit = min(observed.shape) - 1
     rank = min(FIRST_RANK if max_rank is None else max_rank, limit)
     standard = observed._replace(values=(observed.values - center) / spread)
+    likelihood = Factors(*standard[:3], standard.shape, biases=biases)
     while True:
-        result = _run(standard, rank, biases, num_steps, num_particles, seed, progress)
-        fitted = _in_units(result, standard, center, spread, biases)
+        theta, x = _start(standard, rank, biases)
+        result = _run(likelihood, theta, x, num_steps, num_particles, seed, progress)
+        fitted = _in_units(result, likelihood, center, spread)
         full = fitted.rank > 0.7 * rank
         if max_rank is not None or not full or rank >= min(limit, LARGEST_RANK):
             break
@@ -87,21 +89,20 @@ def fit_factors(
 
 
 def _run(
-    observed: Observed,
-    rank: int,
-    biases: bool,
+    likelihood: Factors,
+    theta: dict[str, Any],
+    x: dict[str, Any],
     num_steps: int,
     num_particles: int,
     seed: int,
     progress: bool | None,
 ) -> Result:
-    theta, x = _start(observed, rank, biases)
     kept = max(1, (num_steps - num_steps // 3) * num_particles // MOST_DRAWS)
     with warnings.catch_warnings():
         # Scales of columns that are not needed fall for ever; `_doubts` judges the others.
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
-            Model(Factors(*observed[:3], observed.shape, biases=biases)),
+            Model(likelihood),
             BlockGibbs(),
             theta=theta,
             particles=jax.tree.map(
@@ -182,9 +183,8 @@ def _leading(observed: Observed, rank: int) -> tuple[np.ndarray, np.ndarray, np.
 # What the run says. #
 
 
-def _in_units(
-    result: Result, observed: Observed, center: float, spread: float, biases: bool
-) -> Fitted:
+def _in_units(result: Result, likelihood: Factors, center: float, spread: float) -> Fitted:
+    biases = likelihood.biases
     saved = result.saved_particles
     kept = len(saved["rows"])
     every = result.num_steps // kept
@@ -215,12 +215,12 @@ def _in_units(
     # Of the second half of what is averaged: columns that are not needed may still be shrinking.
     half = (result.num_steps + result.burn_in) // 2
     settled = {name: trace[half:].mean(axis=0) for name, trace in result.theta_trace.items()}
-    strength = signal(settled, observed)
+    strong = np.asarray(likelihood.log_signal(settled)) > 0
     found = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1]
     level = spread * float(np.exp(result.theta["noise"]))
     return Fitted(
         draws,
-        int(np.sum(strength > 1)),
+        int(np.sum(strong)),
         level,
         level * float(result.theta_stderr["noise"]),
         found,
@@ -228,18 +228,6 @@ def _in_units(
         result,
         _doubts(result),
     )
-
-
-def signal(theta: dict[str, Any], observed: Observed) -> np.ndarray:
-    r"""How strong each column of the factors is, in units of the detection limit.
-
-    With a share $p$ of an $n \times m$ matrix observed in noise $\sigma$, a part of rank one
-    whose entries have the variance $\tau^4$ leaves the bulk of the singular values if
-    $p \tau^4 \sqrt{nm} > \sigma^2$ (Baik, Ben Arous and Péché 2005).
-    """
-    count, width = observed.shape
-    weights = np.exp(4 * np.asarray(theta["scale"]) - 2 * float(theta["noise"]))
-    return weights * observed.share * np.sqrt(count * width)
 
 
 def _doubts(result: Result) -> tuple[str, ...]:

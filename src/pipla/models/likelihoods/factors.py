@@ -2,6 +2,7 @@ r"""A matrix of low rank, seen in some of its entries: two factors with learned 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -225,6 +226,16 @@ class Factors(Likelihood):
                 after[side] = after[side].at[..., -1].add(-shift)
                 moved["mean"] = moved["mean"] + shift
         return moved, after
+
+    def log_signal(self, theta: PyTree) -> Array:
+        r"""How strong each column is, in units of the detection limit, as a logarithm.
+
+        With $N$ entries of an $n \times m$ matrix observed in noise $\sigma$, a part of rank one
+        whose entries have the variance $\tau^4$ leaves the bulk of the singular values if
+        $N \tau^4/\sqrt{nm} > \sigma^2$ (Baik, Ben Arous and Péché 2005).
+        """
+        share = self.values.size / math.sqrt(self.shape[0] * self.shape[1])
+        return 4 * theta["scale"] - 2 * theta["noise"] + math.log(share)
 
     def parameters(self, theta: PyTree) -> dict[str, Array]:
         return {"noise sd": jnp.exp(theta["noise"])}
