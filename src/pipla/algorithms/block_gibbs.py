@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Self, get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms._normals import normals_like
@@ -24,6 +24,7 @@ class GibbsState(NamedTuple):
 
     theta: PyTree
     particles: PyTree
+    steps: Float[Array, ""]
 
 
 @register
@@ -45,14 +46,18 @@ class BlockGibbs(Algorithm[GibbsState]):
         theta_update: `"interwoven"` moves theta first in non-centred coordinates, the particles
             moving along, where the likelihood can (`Likelihood.interwoven`), and then by the
             closed form; `"closed-form"` by the closed form alone; `"frozen"` not at all.
+        interweave_after: the number of steps after which the non-centred moves begin. They remove
+            quickly what the data do not need, which is known only when theta has come near.
     """
 
     gain: Array = eqx.field(converter=number, default=0.2)
+    interweave_after: Array = eqx.field(converter=number, default=0.0, kw_only=True)
     theta_update: GibbsUpdate = eqx.field(static=True, default="interwoven", kw_only=True)
 
     def __check_init__(self) -> None:
         _checks.positive("gain", self.gain)
         _checks.single("gain", self.gain)
+        _checks.single("interweave_after", self.interweave_after)
         if _checks.is_concrete(self.gain) and float(self.gain) > 1:
             raise ValueError(f"gain must be in (0, 1], got {float(self.gain):g}.")
         _checks.choice("theta_update", self.theta_update, get_args(GibbsUpdate))
@@ -69,7 +74,7 @@ class BlockGibbs(Algorithm[GibbsState]):
                 f"BlockGibbs needs a likelihood with Gibbs moves, and {type(model.smooth).__name__}"
                 " has none; pipla.likelihoods.Factors has, or write `gibbs` in one of your own."
             )
-        return GibbsState(theta, particles)
+        return GibbsState(theta, particles, jnp.zeros((), _trees.dtype(particles)))
 
     def step(self, key: Key[Array, ""], state: GibbsState, model: Model) -> tuple[GibbsState, Info]:
         theta = state.theta
@@ -79,14 +84,19 @@ class BlockGibbs(Algorithm[GibbsState]):
         )
         gradients = model.gradients(theta, particles)
         info = Info(gradients.theta, gradients.particles, jnp.zeros((), _trees.dtype(particles)))
+        after = state._replace(particles=particles, steps=state.steps + 1)
         if self.theta_update == "frozen":
-            return GibbsState(theta, particles), info
+            return after, info
         if self.theta_update == "interwoven":
             moved = model.smooth.interwoven(theta, particles)
-            theta, particles = (theta, particles) if moved is None else moved
+            if moved is not None:
+                begun = state.steps >= self.interweave_after
+                theta, particles = jax.tree.map(
+                    lambda new, old: jnp.where(begun, new, old), moved, (theta, particles)
+                )
         best = model.closed_form(theta, particles)
         theta = jax.tree.map(lambda t, b: t + self.gain * (b - t), theta, best)
-        return GibbsState(theta, particles), info
+        return after._replace(theta=theta, particles=particles), info
 
     def rescaled(self, factor: Number) -> Self:
         return self.with_numbers(gain=self.gain * factor)

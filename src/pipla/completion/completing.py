@@ -30,8 +30,8 @@ class Completion:
         observed: what was given, as triplets.
         prior: `"factors"` or `"nuclear"`.
         draws: from the posterior of the matrix.
-        rank: with factors, the number of columns above the detection limit; with a nuclear norm,
-            that of the posterior mean (single draws have full rank).
+        rank: with factors, the number of columns well above the detection limit; with a nuclear
+            norm, that of the posterior mean (single draws have full rank).
         noise: the standard deviation of the noise.
         noise_source: where it is from: `"learned"`, `"given"`, or `"held out"` if it was chosen by
             the error at held-out entries, which is no estimate of the noise.

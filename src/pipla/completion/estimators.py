@@ -33,7 +33,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes:
         completion_: the `pipla.completion.Completion`, with draws from the posterior.
-        rank_: the number of columns of the factors above the detection limit.
+        rank_: the number of columns of the factors well above the detection limit.
         noise_: the standard deviation of the noise. `noise_source_` says whether it was learned,
             given, or held out; with `prior="nuclear"` it is not identifiable, and no estimate.
         strength_: the strength of the nuclear norm; or the ridge penalty of each column.

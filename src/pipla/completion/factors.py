@@ -27,6 +27,11 @@ from pipla.models.model import Model
 MOST_DRAWS = 200
 #: The number of columns that is tried first, and the largest.
 FIRST_RANK, LARGEST_RANK = 10, 40
+#: The steps before the non-centred moves begin, in which weak columns come out of the noise.
+PATIENCE = 10
+#: A column counts if it is this much stronger than the detection limit, which noise alone exceeds
+#: at times in small matrices.
+MARGIN = 3.0
 #: Up to this many entries, the whole decomposition is cheaper than an iterative one.
 DENSE_UP_TO = 400 * 400
 #: Biases start at their means shrunk as if by this many observations of 0.
@@ -38,7 +43,7 @@ class Fitted(NamedTuple):
 
     Attributes:
         draws: of the factors.
-        rank: the number of columns above the detection limit.
+        rank: the number of columns well above the detection limit.
         noise, noise_stderr: the standard deviation of the noise and its Monte-Carlo error.
         scales: the prior standard deviations of the columns of the factors, largest first.
         row_scales: those of the columns of the row factor, and of its bias, in every draw.
@@ -103,7 +108,7 @@ def _run(
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
             Model(likelihood),
-            BlockGibbs(),
+            BlockGibbs().with_numbers(interweave_after=float(PATIENCE)),
             theta=theta,
             particles=jax.tree.map(
                 lambda leaf: jnp.broadcast_to(leaf, (num_particles, *leaf.shape)), x
@@ -215,7 +220,7 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
     # Of the second half of what is averaged: columns that are not needed may still be shrinking.
     half = (result.num_steps + result.burn_in) // 2
     settled = {name: trace[half:].mean(axis=0) for name, trace in result.theta_trace.items()}
-    strong = np.asarray(likelihood.log_signal(settled)) > 0
+    strong = np.asarray(likelihood.log_signal(settled)) > np.log(MARGIN)
     found = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1]
     level = spread * float(np.exp(result.theta["noise"]))
     return Fitted(
