@@ -110,6 +110,27 @@ def observations(dtype, num_particles=4):
     return Start(model, jnp.asarray(0.5, dtype), _draw(dtype, (num_particles, 3), 1))
 
 
+class _NotedFactors(pipla.likelihoods.Factors):
+    """A factor likelihood that notes when it is traced."""
+
+    def __call__(self, theta, x, data=None):
+        TRACED.append("factors")
+        return super().__call__(theta, x, data)
+
+
+def factors(dtype, num_particles=4):
+    """A matrix of low rank: a likelihood with Gibbs moves."""
+    rows, columns = np.nonzero(np.arange(12).reshape(4, 3) % 5)
+    likelihood = _NotedFactors(rows, columns, _draw(dtype, rows.shape, 9), (4, 3), biases=False)
+    theta = {"mean": jnp.zeros((), dtype), "noise": jnp.zeros((), dtype)}
+    theta["scale"] = jnp.asarray([0.1], dtype)
+    particles = {
+        "rows": _draw(dtype, (num_particles, 4, 1), 10),
+        "columns": _draw(dtype, (num_particles, 3, 1), 11),
+    }
+    return Start(pipla.Model(likelihood), theta, particles)
+
+
 def row(name, preset, numbers, options=None, case=vector, optimizer=None):
     """A case of the table: a preset with its numbers, its options, and where it starts."""
 
@@ -166,6 +187,7 @@ ROWS = [
     row("minibatch", minibatch, STEP | SCALED, case=observations),
     row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
     row("IRPL", pipla.IRPL, STEP | {"first": 3.0, "change_after": 4.0}, case=parts),
+    row("BlockGibbs", pipla.algorithms.BlockGibbs, {"gain": 0.5}, case=factors),
     row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
     row("PIPGLA image", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=image),
     row(

@@ -10,6 +10,7 @@ from pipla.algorithms.base import (
     number,
     register,
 )
+from pipla.algorithms.block_gibbs import BlockGibbs
 from pipla.algorithms.envelope import EnvelopeEuler
 from pipla.algorithms.euler import Euler
 from pipla.algorithms.exponential import ExponentialFlow
@@ -54,6 +55,7 @@ __all__ = [
     "Adaptive",
     "Algorithm",
     "Annealed",
+    "BlockGibbs",
     "Condition",
     "Curvature",
     "EnvelopeEuler",

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pipla._extras import MissingExtraError
-from pipla.cli import deblur, demo, denoise, experiment, inpaint, regress, zoo
+from pipla.cli import complete, deblur, demo, denoise, experiment, inpaint, regress, zoo
 
 app = typer.Typer(
     help="Maximum marginal likelihood in latent variable models with kinks.",
@@ -71,6 +71,7 @@ def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 app.command("demo")(one_line_errors(demo.command))
+app.command("complete")(one_line_errors(complete.command))
 app.command("deblur")(one_line_errors(deblur.command))
 app.command("denoise")(one_line_errors(denoise.command))
 app.command("inpaint")(one_line_errors(inpaint.command))

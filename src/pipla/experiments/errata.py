@@ -4,6 +4,8 @@ SENTENCES = {
     "E3": "PIPULA and PPGD double the likelihood: the published step is prox(v + 2 gamma grad g1), "
     "with the wrong sign in print and twice the gradient in the code. Completing the square gives "
     "prox(v - gamma grad g1). Rows marked “published” do what the code did.",
+    "E4": "The paper's approximate prox of e^theta |x|_* moves theta by +W(.), with W the Lambert "
+    "function; it should be minus: a penalty that is minimised lowers its own strength.",
     "E5": "The published images are an artefact. The code passes its (rows, columns, N) array to a "
     "total variation prox for one image, which silently processes particle 0; all others get a "
     "proximal point of zeros. And theta's gradient uses isotropic total variation beside an "

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipla.experiments import results as storage
 from pipla.experiments.base import AnyExperiment, Entry, Preset
+from pipla.experiments.completion import checkerboard, ratings
 from pipla.experiments.images import benchmark, deblurring
 from pipla.experiments.results import Results, Row
 from pipla.experiments.theta import logistic, logistic_figures, toy
@@ -22,6 +23,8 @@ _EXPERIMENTS: tuple[AnyExperiment, ...] = (
     logistic_figures.ABLATION,
     deblurring.DEBLURRING,
     benchmark.BENCHMARK,
+    checkerboard.MATRIX_COMPLETION,
+    ratings.RATINGS,
 )
 _BY_NAME = {experiment.name: experiment for experiment in _EXPERIMENTS}
 

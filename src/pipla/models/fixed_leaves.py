@@ -41,6 +41,12 @@ class Completed(Likelihood):
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree | None:
         return self.likelihood.closed_form(theta, particles)
 
+    def gibbs(self, theta: PyTree, x: PyTree, noise: PyTree) -> PyTree | None:
+        return self.likelihood.gibbs(theta, x, noise)
+
+    def interwoven(self, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree] | None:
+        return self.likelihood.interwoven(theta, particles)
+
     def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
         return self.likelihood.surrogate(theta, x)
 

@@ -57,6 +57,17 @@ class Likelihood(eqx.Module):
         """Theta where the mean of $g_1$ over the particles is smallest."""
         return None
 
+    def gibbs(self, theta: PyTree, x: PyTree, noise: PyTree) -> PyTree | None:
+        """x after each of its blocks in turn was drawn from its distribution given the others.
+
+        `noise` has a standard normal for every number in x.
+        """
+        return None
+
+    def interwoven(self, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree] | None:
+        """Theta nearer to its best in non-centred coordinates, and the particles moved along."""
+        return None
+
     def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
         """An eigenbasis of the Hessian in x, or of a matrix near it."""
         return None

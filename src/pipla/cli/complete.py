@@ -1,0 +1,301 @@
+"""`pipla complete`: fill in the gaps of a table, with intervals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from pipla import _files
+from pipla._data_files import Table as DataTable
+from pipla._data_files import read_table
+from pipla.completion import Completion, Triplets, complete
+from pipla.completion.completing import checked_level
+from pipla.engine.result import provenance
+from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
+from pipla.report.plots import require_matplotlib
+
+#: Everything that the folder holds.
+FILES = {"completed.csv", "lower.csv", "upper.csv", "result.json", "report.html"}
+#: The largest matrix that is written out; three tables of it take about 700 MB.
+MOST_CELLS = 2 * 10**7
+
+Source = Annotated[Path, typer.Argument(help="CSV, TSV or Parquet; missing cells are empty or NA.")]
+Columns = Annotated[
+    str | None,
+    typer.Option("--triplets", help="The file lists entries: columns of row, column and value."),
+]
+Prior = Annotated[str, typer.Option(help="factors, or nuclear (the paper's).")]
+Level = Annotated[float, typer.Option(help="The probability of the intervals.")]
+NoiseFree = Annotated[
+    bool, typer.Option("--noise-free", help="Intervals of entries without noise, not of cells.")
+]
+MaxRank = Annotated[int | None, typer.Option(help="The most columns of the factors.")]
+Steps = Annotated[int, typer.Option("--steps", help="Steps of the sampler.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
+Out = Annotated[Path | None, typer.Option(help="Folder; by default beside the table.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the folder of an earlier run.")]
+
+
+class Given(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        observed: a matrix with NaN where a cell is missing, or triplets.
+        rows: the label of each row.
+        columns: the name of each column.
+        label: the heading of the labels.
+        kept: columns that are not numbers, by name; they are passed through.
+        notes: what was done to the file, one sentence each.
+    """
+
+    observed: Any
+    rows: list[str]
+    columns: list[str]
+    label: str
+    kept: dict[str, list[str]]
+    notes: list[str]
+
+
+def command(
+    table: Source,
+    triplets: Columns = None,
+    prior: Prior = "factors",
+    level: Level = 0.9,
+    noise_free: NoiseFree = False,
+    max_rank: MaxRank = None,
+    steps: Steps = 600,
+    seed: Seed = 0,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Fill in the missing cells of a table of low rank; rank and noise are learned."""
+    require_matplotlib()
+    level = checked_level(level)
+    out = out or table.parent / f"{table.name.split('.')[0]}-completed"
+    if os.path.lexists(out):
+        _files.claim(out, FILES, "a folder of pipla complete")
+        if any(out.iterdir()) and not force:
+            raise FileExistsError(
+                f"path {str(out)!r} holds an earlier result; add --force to replace it, or choose "
+                "another with --out."
+            )
+    given = read(table, triplets)
+    for note in given.notes:
+        print(note)
+    found = complete(given.observed, prior=prior, max_rank=max_rank, num_steps=steps, seed=seed)  # type: ignore[arg-type]  # checked there
+    print(found)
+    again = ["pipla", "complete", table.name, "--level", f"{level:g}", "--seed", str(seed)]
+    again += ["--prior", prior, "--steps", str(steps)] + ["--noise-free"] * noise_free
+    again += [] if triplets is None else ["--triplets", triplets]
+    again += [] if max_rank is None else ["--max-rank", str(max_rank)]
+    with _files.whole_folder(out, FILES, "a folder of pipla complete") as folder:
+        _write(folder, given, found, level, noise_free, shlex.join(again), table.name)
+    print(f"The page: {out / 'report.html'}")
+
+
+# The table. #
+
+
+def read(path: Path, triplets: str | None) -> Given:
+    """The matrix in a file: a table with gaps, or a list of its entries."""
+    table = read_table(path)
+    return _from_table(table) if triplets is None else _from_triplets(table, triplets)
+
+
+def _from_table(table: DataTable) -> Given:
+    numeric = [i for i, kind in enumerate(table.kinds) if kind in ("integer", "real")]
+    # pandas reads a column without a single value as real, all missing.
+    text = [i for i in range(len(table.names)) if i not in numeric]
+    if not numeric:
+        raise ValueError(
+            f"table has no column of numbers among {len(table.names)}; with one entry per line, "
+            "name its columns: --triplets row,column,value."
+        )
+    matrix = np.column_stack([table.columns[i].astype(np.float64) for i in numeric])
+    names = [table.names[i] for i in numeric]
+    notes = []
+    if text:
+        shown = ", ".join(repr(table.names[i]) for i in text[:5])
+        notes.append(f"Columns that are not numbers are passed through: {shown}.")
+    empty = np.isnan(matrix).all(axis=0)
+    if empty.any():
+        shown = ", ".join(repr(names[i]) for i in np.flatnonzero(empty)[:5])
+        notes.append(f"Columns without a single value are left empty: {shown}.")
+        if empty.all():
+            raise ValueError("table has no numbers: all its numeric columns are empty.")
+    blank = int(np.isnan(matrix).all(axis=1).sum())
+    if blank:
+        notes.append(f"Rows without a single value: {blank}; their cells get the column's mean.")
+    kept = {table.names[i]: ["" if v is None else str(v) for v in table.columns[i]] for i in text}
+    labels = [str(i) for i in range(1, table.num_rows + 1)]
+    return Given(matrix, labels, names, "", kept, notes)
+
+
+def _from_triplets(table: DataTable, wanted: str) -> Given:
+    names = [name.strip() for name in wanted.split(",")]
+    if len(names) != 3 or not all(names) or len(set(names)) < 3:
+        raise ValueError(
+            f"triplets must name three columns, such as user,item,rating; got {wanted!r}."
+        )
+    row, column, value = (table.place("triplets", name) for name in names)
+    if table.kinds[value] not in ("integer", "real"):
+        raise ValueError(f"triplets: the values, {names[2]!r}, must be numbers, not text.")
+    values = table.columns[value].astype(np.float64)
+    known = ~(table.missing(row) | table.missing(column) | np.isnan(values))
+    notes = []
+    if not known.all():
+        notes.append(f"Lines with a missing row, column or value are left out: {(~known).sum()}.")
+    if not known.any():
+        raise ValueError("triplets: no line has a row, a column and a value.")
+    labels, places = [], []
+    for place in (row, column):
+        ids, index = np.unique(table.columns[place][known].astype(str), return_inverse=True)
+        # Numbers are sorted as numbers.
+        if table.kinds[place] != "text":
+            order = np.argsort(ids.astype(np.float64), kind="stable")
+            ids, index = ids[order], np.argsort(order)[index]
+        labels.append([str(label) for label in ids])
+        places.append(index)
+    shape = (len(labels[0]), len(labels[1]))
+    if shape[0] * shape[1] > MOST_CELLS:
+        raise ValueError(
+            f"triplets span {shape[0]} × {shape[1]} cells, more than {MOST_CELLS} to write out; "
+            "use pipla.completion.complete and its `entries`."
+        )
+    twice = len(values[known]) - len(np.unique(places[0] * shape[1] + places[1]))
+    if twice:
+        notes.append(f"Repeated entries: {twice}; they count as repeated observations.")
+    observed = Triplets(places[0], places[1], values[known], shape)
+    return Given(observed, labels[0], labels[1], names[0], {}, notes)
+
+
+# The folder. #
+
+
+def _write(
+    folder: Path,
+    given: Given,
+    found: Completion,
+    level: float,
+    noise_free: bool,
+    again: str,
+    name: str,
+) -> None:
+    seen, mean = found.observed.mask(), found.mean()
+    matrix = given.observed
+    if isinstance(matrix, Triplets):
+        matrix = np.full(found.shape, np.nan)
+        sums = np.zeros(found.shape)
+        counts = np.zeros(found.shape)
+        np.add.at(sums, (found.observed.rows, found.observed.columns), found.observed.values)
+        np.add.at(counts, (found.observed.rows, found.observed.columns), 1.0)
+        matrix[seen] = sums[seen] / counts[seen]
+        filled = np.where(seen, matrix, mean)
+    else:
+        filled = found.fill(matrix)
+    low, high = found.interval(level, noisy=not noise_free)
+    # An observed cell is what it is.
+    low, high = np.where(seen, matrix, low), np.where(seen, matrix, high)
+    for file, values in (("completed", filled), ("lower", low), ("upper", high)):
+        _write_table(folder / f"{file}.csv", given, values, seen)
+    what = "entry without noise" if noise_free else "missing cell, noise included"
+    numbers = {
+        "rows": found.shape[0],
+        "columns": found.shape[1],
+        "observed": len(found.observed.values),
+        "missing": int((~seen).sum()),
+        "prior": found.prior,
+        "rank": found.rank,
+        "noise": found.noise,
+        "noise_source": found.noise_source,
+        "noise_stderr": found.noise_stderr,
+        "strength": np.asarray(found.strength, float).tolist(),
+        "level": level,
+        "interval": what,
+        "seconds": found.seconds,
+        "notes": given.notes,
+        "warnings": list(found.warnings),
+        "sound": not found.warnings,
+        "command": again,
+        "versions": provenance(),
+    }
+    (folder / "result.json").write_text(json.dumps(numbers, indent=1, allow_nan=False))
+    _write_page(folder, numbers, filled, seen, high - low, name)
+
+
+def _write_table(path: Path, given: Given, values: np.ndarray, seen: np.ndarray) -> None:
+    """Observed cells in full, predicted ones with six digits, empty columns empty."""
+    known = np.any(seen, axis=0).tolist()
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        labelled = [given.label] if given.label else []
+        writer.writerow([*labelled, *given.kept, *given.columns])
+        passed = list(zip(*given.kept.values(), strict=True)) or [()] * len(values)
+        for label, text, row, mask in zip(given.rows, passed, values, seen, strict=True):
+            cells = [
+                f"{value:.{15 if exact else 6}g}" if any_known else ""
+                for value, exact, any_known in zip(row, mask, known, strict=True)
+            ]
+            writer.writerow([*([label] if labelled else []), *text, *cells])
+
+
+def _write_page(
+    folder: Path,
+    numbers: dict[str, Any],
+    filled: np.ndarray,
+    seen: np.ndarray,
+    width: np.ndarray,
+    name: str,
+) -> None:
+    source = {"learned": "learned", "given": "given"}.get(
+        numbers["noise_source"], "chosen at held-out cells; no estimate of the noise"
+    )
+    table = Table(
+        ("what", "value"),
+        [
+            ("rows × columns", f"{numbers['rows']} × {numbers['columns']}"),
+            ("missing cells", numbers["missing"]),
+            ("rank", numbers["rank"]),
+            ("noise (standard deviation)", fixed(numbers["noise"], 4)),
+            ("the noise was", source),
+            ("seconds", fixed(numbers["seconds"], 1)),
+        ],
+    )
+    said = [Text(note) for note in (*numbers["notes"], *numbers["warnings"])]
+    write_page(
+        folder / "report.html",
+        f"{name}, completed",
+        "A table whose missing cells were predicted by a matrix of low rank; its rank and its "
+        "noise were learned from the observed cells.",
+        [
+            Section("Numbers", [table, *said]),
+            Section("The table", [_images(filled, seen, width, numbers)]),
+            Section("Reproduce", [Text(numbers["command"], code=True)]),
+        ],
+    )
+
+
+def _images(
+    filled: np.ndarray, seen: np.ndarray, width: np.ndarray, numbers: dict[str, Any]
+) -> Figure:
+    """At most 400 rows and columns of the table: more cells than a page has pixels help nobody."""
+    rows, columns = (np.linspace(0, n - 1, min(n, 400)).astype(int) for n in filled.shape)
+    part = np.ix_(rows, columns)
+    figure, axes = new_figure(3, width=11, height=4)
+    shown = (np.where(seen, filled, np.nan)[part], filled[part], width[part])
+    titles = ("observed", "completed", f"width of the {100 * numbers['level']:g} % intervals")
+    for axis, values, title in zip(axes, shown, titles, strict=True):
+        axis.set_title(title, fontsize=10)
+        axis.set_axis_off()
+        cmap = "magma" if title.startswith("width") else "viridis"
+        image = axis.imshow(values, cmap=cmap, aspect="auto", interpolation="nearest")
+        figure.colorbar(image, ax=axis, shrink=0.85)
+    text = f"Observed cells, the completed table, and the intervals of each {numbers['interval']}."
+    return Figure(figure, text)

@@ -1,0 +1,250 @@
+"""Complete a matrix: the function that chooses the prior, and what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from pipla import _checks
+from pipla.completion._observations import Observed, as_observed
+from pipla.completion.draws import Draws, FactorDraws
+from pipla.completion.factors import fit_factors
+from pipla.completion.nuclear import fit_nuclear
+from pipla.engine.result import Result
+
+Prior = Literal["factors", "nuclear"]
+#: Seeds are 64-bit integers.
+LARGEST_SEED = 2**63 - 1
+#: The default number of particles.
+PARTICLES = {"factors": 2, "nuclear": 10}
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    r"""A completed matrix: draws from its posterior, and the parameters that were learned.
+
+    Attributes:
+        observed: what was given, as triplets.
+        prior: `"factors"` or `"nuclear"`.
+        draws: from the posterior of the matrix.
+        rank: with factors, the number of columns well above the detection limit; with a nuclear
+            norm, that of the posterior mean (single draws have full rank).
+        noise: the standard deviation of the noise.
+        noise_source: where it is from: `"learned"`, `"given"`, or `"held out"` if it was chosen by
+            the error at held-out entries, which is no estimate of the noise.
+        noise_stderr: its Monte-Carlo error, where it was learned.
+        strength: with a nuclear norm, $e^\theta$; with factors, $\sigma^2/\tau_k^2$ for each
+            column that counts, the ridge penalty that the row $i$ of $U$ sees.
+        strength_stderr: the Monte-Carlo error of a nuclear norm's strength.
+        seconds: the time it took, compilation included.
+        result: the run; `None` where there was nothing to learn.
+        warnings: what speaks against the answer, one sentence each.
+        row_scales: with factors, the prior standard deviations of a row's factors and bias in
+            every draw; `fill` needs them.
+    """
+
+    observed: Observed
+    prior: Prior
+    draws: Draws
+    rank: int
+    noise: float
+    noise_source: str
+    noise_stderr: float | None
+    strength: Any
+    strength_stderr: float | None
+    seconds: float
+    result: Result | None
+    warnings: tuple[str, ...]
+    row_scales: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return self.observed.shape
+
+    def mean(self) -> np.ndarray:
+        """The posterior mean of the matrix, without noise, also of observed entries."""
+        return self.draws.mean()
+
+    def std(self) -> np.ndarray:
+        """The posterior standard deviation of every entry, without noise."""
+        return self.draws.std()
+
+    def entries(self, rows: Any, columns: Any) -> np.ndarray:
+        """The posterior mean of single entries."""
+        rows, columns = self._indices(rows, columns)
+        return self.draws.entries(rows, columns).mean(axis=0)
+
+    def interval(
+        self, level: float = 0.9, rows: Any = None, columns: Any = None, *, noisy: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper ends of intervals that hold an entry with this probability.
+
+        Arguments:
+            level: the probability, between 0 and 1.
+            rows, columns: the indices of single entries; by default all, as two matrices.
+            noisy: intervals of an observation of the entry, instead of the entry without noise.
+        """
+        level = checked_level(level)
+        _checks.boolean("noisy", noisy)
+        if rows is None and columns is None:
+            return self.draws.interval(level, noisy=noisy)
+        return self.draws.interval_of(*self._indices(rows, columns), level, noisy=noisy)
+
+    def fill(self, matrix: Any) -> np.ndarray:
+        """A matrix with the same columns, its missing entries (NaN) predicted.
+
+        With factors, rows may be new. With a nuclear norm they must be those that were completed.
+        """
+        given = np.array(_checks.on_host("matrix", matrix), np.float64)
+        if given.ndim != 2 or given.shape[1] != self.shape[1]:
+            raise ValueError(
+                f"matrix must have {self.shape[1]} columns, like the one that was completed, got "
+                f"shape {given.shape}."
+            )
+        missing = np.isnan(given)
+        if not missing.any():
+            return given
+        if isinstance(self.draws, FactorDraws) and self.row_scales is not None:
+            found = self.draws.given_columns(given, self.row_scales)
+        elif given.shape == self.shape:
+            found = self.mean()
+        else:
+            raise ValueError(
+                "matrix has other rows than the one that was completed, which prior='nuclear' "
+                "cannot predict; use prior='factors'."
+            )
+        return np.where(missing, found, given)
+
+    def __repr__(self) -> str:
+        error = "" if self.noise_stderr is None else f" ± {self.noise_stderr:.1g}"
+        rows = {
+            "observed": f"{len(self.observed.values)} entries, {100 * self.observed.share:.3g} %",
+            "prior": self.prior,
+            "rank": str(self.rank),
+            "noise": f"{self.noise:.4g}{error} ({self.noise_source})",
+            "work": f"{0 if self.result is None else self.result.num_steps} steps, "
+            f"{self.seconds:.1f} s",
+        }
+        lines = [f"  {name:<9} {value}" for name, value in rows.items()]
+        head = f"Completion of {self.shape[0]} × {self.shape[1]} entries"
+        return "\n".join([head, *lines, *(f"  warning: {said}" for said in self.warnings)])
+
+    def _indices(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+        found = []
+        for name, given, limit in zip(
+            ("rows", "columns"), (rows, columns), self.shape, strict=True
+        ):
+            array = np.atleast_1d(_checks.on_host(name, given))
+            inside = array.size and array.dtype.kind in "iu"
+            if not inside or array.ndim != 1 or array.min() < 0 or array.max() >= limit:
+                raise ValueError(
+                    f"{name} must be a vector of integers from 0 to {limit - 1}, got "
+                    f"{_checks.show(given)}."
+                )
+            found.append(array)
+        if len(found[0]) != len(found[1]):
+            raise ValueError(
+                f"rows and columns must have one length, got {len(found[0])} and {len(found[1])}."
+            )
+        return found[0], found[1]
+
+
+def complete(
+    observed: Any,
+    *,
+    prior: Prior = "factors",
+    noise: float | None = None,
+    max_rank: int | None = None,
+    biases: bool = True,
+    num_steps: int = 600,
+    num_particles: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Completion:
+    r"""Predict the missing entries of a matrix of low rank, with intervals.
+
+    With `prior="factors"` an entry is $\mu + a_i + b_j + \sum_k u_{ik} v_{jk}$ with normal biases
+    and factors (`pipla.likelihoods.Factors`). The scales of the columns, which choose the rank,
+    and the noise maximise the marginal likelihood. With `prior="nuclear"` the density of the
+    matrix is proportional to $e^{-e^\theta |x|_*}$, as in the paper: its predictions and intervals
+    are worse, and its noise cannot be learned.
+
+    Arguments:
+        observed: a matrix in which NaN (or a mask) marks missing entries, or `Triplets`.
+        prior: `"factors"` or `"nuclear"`.
+        noise: the standard deviation of the noise, for `prior="nuclear"`; by default chosen by
+            the error at held-out entries. Factors learn it.
+        max_rank: the number of columns of the factors; by default 10, and twice as many while
+            most are needed, up to 40. Superfluous ones shrink to nothing.
+        biases: whether rows and columns have means of their own.
+        num_steps: the number of steps of the sampler; the first third is burn-in.
+        num_particles: chains side by side; by default 2 with factors, 10 with a nuclear norm.
+        seed: the seed of the random numbers.
+        progress: show a progress bar; by default only on a terminal.
+
+    Example:
+        >>> import numpy as np
+        >>> from pipla.completion import complete
+        >>> rng = np.random.default_rng(0)
+        >>> truth = rng.standard_normal((30, 1)) @ rng.standard_normal((1, 20))
+        >>> seen = np.where(rng.random(truth.shape) < 0.6, truth, np.nan)
+        >>> found = complete(seen + 0.1 * rng.standard_normal(truth.shape), max_rank=2)
+        >>> found.rank, bool(abs(found.noise - 0.1) < 0.02)
+        (1, True)
+    """
+    given = as_observed(observed)
+    _checks.choice("prior", prior, get_args(Prior))
+    _checks.positive("noise", noise)
+    _checks.boolean("biases", biases)
+    num_steps = _checks.integer("num_steps", num_steps, least=3)
+    if max_rank is not None:
+        max_rank = _checks.integer("max_rank", max_rank, least=1)
+    if num_particles is None:
+        num_particles = PARTICLES[prior]
+    num_particles = _checks.integer("num_particles", num_particles, least=1)
+    seed = _checks.integer("seed", seed, least=0, most=LARGEST_SEED)
+    began = time.perf_counter()
+    if prior == "nuclear":
+        found = fit_nuclear(
+            given,
+            None if noise is None else float(noise),
+            num_steps=num_steps,
+            num_particles=num_particles,
+            seed=seed,
+            progress=progress,
+        )
+        source = "held out" if noise is None else "given"
+        return Completion(
+            *(given, prior, found.draws, found.rank, found.noise, source, None),
+            *(found.strength, found.strength_stderr, time.perf_counter() - began),
+            *(found.result, found.result.warnings),
+        )
+    if noise is not None:
+        raise ValueError("noise is learned with prior='factors': leave it out.")
+    fitted = fit_factors(
+        given,
+        max_rank=max_rank,
+        biases=biases,
+        num_steps=num_steps,
+        num_particles=num_particles,
+        seed=seed,
+        progress=progress,
+    )
+    strength = (fitted.noise / fitted.scales[: fitted.rank]) ** 2
+    return Completion(
+        *(given, prior, fitted.draws, fitted.rank, fitted.noise, "learned", fitted.noise_stderr),
+        *(strength, None, time.perf_counter() - began, fitted.result, fitted.doubts),
+        fitted.row_scales,
+    )
+
+
+def checked_level(level: Any) -> float:
+    """A probability between 0 and 1."""
+    found = _checks.real("level", level)
+    if not 0 < found < 1:
+        raise ValueError(f"level must be between 0 and 1, such as 0.9, got {found:g}.")
+    return found

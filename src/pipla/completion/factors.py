@@ -1,0 +1,261 @@
+r"""Completion with two factors whose column scales, and the noise, are learned.
+
+The chain starts at a truncated singular value decomposition of what is observed. `BlockGibbs`
+draws the factors and moves theta by stochastic EM.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pipla.algorithms import BlockGibbs
+from pipla.completion._observations import Observed
+from pipla.completion.draws import FactorDraws
+from pipla.engine.diagnostics import ConvergenceWarning, still_moving
+from pipla.engine.result import Result, Status
+from pipla.engine.run import run
+from pipla.engine.save import Save
+from pipla.models.likelihoods import Factors
+from pipla.models.model import Model
+
+#: The most draws that are kept.
+MOST_DRAWS = 200
+#: The number of columns that is tried first, and the largest.
+FIRST_RANK, LARGEST_RANK = 10, 40
+#: The steps before the non-centred moves begin, in which weak columns come out of the noise.
+PATIENCE = 10
+#: A column counts if it is this much stronger than the detection limit, which noise alone exceeds
+#: at times in small matrices.
+MARGIN = 3.0
+#: Up to this many entries, the whole decomposition is cheaper than an iterative one.
+DENSE_UP_TO = 400 * 400
+#: Biases start at their means shrunk as if by this many observations of 0.
+SHRINKAGE = 5
+
+
+class Fitted(NamedTuple):
+    """Draws from the posterior, in the units of the observations.
+
+    Attributes:
+        draws: of the factors.
+        rank: the number of columns well above the detection limit.
+        noise, noise_stderr: the standard deviation of the noise and its Monte-Carlo error.
+        scales: the prior standard deviations of the columns of the factors, largest first.
+        row_scales: those of the columns of the row factor, and of its bias, in every draw.
+        result: the run, in units in which the observations have mean 0 and variance 1.
+        doubts: what speaks against the answer.
+    """
+
+    draws: FactorDraws
+    rank: int
+    noise: float
+    noise_stderr: float
+    scales: np.ndarray
+    row_scales: np.ndarray
+    result: Result | None
+    doubts: tuple[str, ...]
+
+
+def fit_factors(
+    observed: Observed,
+    *,
+    max_rank: int | None,
+    biases: bool,
+    num_steps: int,
+    num_particles: int,
+    seed: int,
+    progress: bool | None,
+) -> Fitted:
+    """Draw the factors; without `max_rank`, with twice as many columns while most are needed."""
+    center, spread = float(observed.values.mean()), float(observed.values.std())
+    if min(observed.shape) == 1 or spread <= 1e-12 * abs(center) or len(observed.values) < 3:
+        return _mean_only(observed, center, spread)
+    limit = min(observed.shape) - 1
+    rank = min(FIRST_RANK if max_rank is None else max_rank, limit)
+    standard = observed._replace(values=(observed.values - center) / spread)
+    likelihood = Factors(*standard[:3], standard.shape, biases=biases)
+    while True:
+        theta, x = _start(standard, rank, biases)
+        result = _run(likelihood, theta, x, num_steps, num_particles, seed, progress)
+        fitted = _in_units(result, likelihood, center, spread)
+        full = fitted.rank > 0.7 * rank
+        if max_rank is not None or not full or rank >= min(limit, LARGEST_RANK):
+            break
+        rank = min(2 * rank, limit, LARGEST_RANK)
+    if fitted.rank == rank and rank < limit:
+        sentence = f"all {rank} columns of the factors are needed: raise max_rank"
+        fitted = fitted._replace(doubts=(*fitted.doubts, sentence))
+    return fitted
+
+
+def _run(
+    likelihood: Factors,
+    theta: dict[str, Any],
+    x: dict[str, Any],
+    num_steps: int,
+    num_particles: int,
+    seed: int,
+    progress: bool | None,
+) -> Result:
+    kept = max(1, (num_steps - num_steps // 3) * num_particles // MOST_DRAWS)
+    with warnings.catch_warnings():
+        # Scales of columns that are not needed fall for ever; `_doubts` judges the others.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = run(
+            Model(likelihood),
+            BlockGibbs().with_numbers(interweave_after=float(PATIENCE)),
+            theta=theta,
+            particles=jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf, (num_particles, *leaf.shape)), x
+            ),
+            num_steps=num_steps,
+            burn_in=num_steps // 3,
+            key=jax.random.key(seed),
+            save=Save(moments_every=None, particles_every=kept),
+            progress=progress,
+            check=False,
+        )
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    if result.status is Status.NONFINITE:
+        raise FloatingPointError(f"the matrix could not be completed: {result.message}")
+    return result
+
+
+# Where the chain starts. #
+
+
+def _start(observed: Observed, rank: int, biases: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Shrunk means of rows and columns, and the leading singular vectors of the rest.
+
+    The noise starts at all that the means leave over. Columns that the data need grow out of it;
+    from a small noise, superfluous ones would explain it first, and keep it small.
+    """
+    rows, columns, values, (count, width) = observed
+    mean, left = values.mean(), values - values.mean()
+    a, b = np.zeros(count), np.zeros(width)
+    if biases:
+        b = _shrunk_means(columns, left, width)
+        left = left - b[columns]
+        a = _shrunk_means(rows, left, count)
+        left = left - a[rows]
+    u, s, v = _leading(observed._replace(values=left), rank)
+    scale = np.sqrt(s)[None]
+    u, v = u * scale, v * scale
+    squares = np.sum(u**2, axis=0) + np.sum(v**2, axis=0)
+    theta = {
+        "mean": mean,
+        "noise": np.log(max(left.std(), 0.1)),
+        "scale": 0.5 * np.log(squares / (count + width) + 1e-4),
+    }
+    if biases:
+        theta["row_scale"] = 0.5 * np.log(np.mean(a**2) + 1e-3)
+        theta["column_scale"] = 0.5 * np.log(np.mean(b**2) + 1e-3)
+        u, v = np.column_stack([u, a]), np.column_stack([v, b])
+    as_floats = {name: jnp.asarray(value, jnp.result_type(float)) for name, value in theta.items()}
+    x = {"rows": u, "columns": v}
+    return as_floats, {name: jnp.asarray(x[name], jnp.result_type(float)) for name in x}
+
+
+def _shrunk_means(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    sums = np.bincount(groups, values, count)
+    return sums / (np.bincount(groups, minlength=count) + SHRINKAGE)
+
+
+def _leading(observed: Observed, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The leading singular vectors and values of the matrix with 0 where it is not observed.
+
+    They are not divided by the share that is observed, which a sparse table would not survive:
+    factors that are too small grow in a few steps.
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import svds
+
+    matrix = coo_matrix((observed.values, (observed.rows, observed.columns)), observed.shape)
+    if observed.shape[0] * observed.shape[1] <= DENSE_UP_TO or rank >= min(observed.shape) - 1:
+        u, s, v = np.linalg.svd(matrix.toarray(), full_matrices=False)
+        return u[:, :rank], s[:rank], v[:rank].T
+    first = np.random.default_rng(0).standard_normal(min(observed.shape))
+    u, s, v = svds(matrix.tocsr(), rank, v0=first)
+    return u[:, ::-1], s[::-1], v[::-1].T
+
+
+# What the run says. #
+
+
+def _in_units(result: Result, likelihood: Factors, center: float, spread: float) -> Fitted:
+    biases = likelihood.biases
+    saved = result.saved_particles
+    kept = len(saved["rows"])
+    every = result.num_steps // kept
+    late = np.arange(1, kept + 1) * every > result.burn_in
+    at = np.minimum(np.arange(1, kept + 1) * every, result.num_steps)[late] - 1
+    num_particles = saved["rows"].shape[1]
+    theta = {
+        name: np.repeat(np.asarray(trace, np.float64)[at], num_particles, axis=0)
+        for name, trace in result.theta_trace.items()
+    }
+    root = np.sqrt(spread)
+
+    def side(name: str) -> np.ndarray:
+        values = np.asarray(saved[name])[late].astype(np.float32)
+        values = values.reshape(-1, *values.shape[2:])
+        if not biases:
+            return np.concatenate([root * values, np.zeros_like(values[..., :1])], axis=-1)
+        values[..., :-1] *= root
+        values[..., -1] *= spread
+        return values
+
+    scales = root * np.exp(theta["scale"])
+    # Without biases their scale is nothing, which a matrix cannot have: next to nothing.
+    bias = spread * (np.exp(theta["row_scale"]) if biases else np.full(len(scales), 1e-6))
+    offset = (center + spread * theta["mean"]).astype(np.float32)
+    noise = spread * np.exp(theta["noise"])
+    draws = FactorDraws(noise, offset, side("rows"), side("columns"))
+    # Of the second half of what is averaged: columns that are not needed may still be shrinking.
+    half = (result.num_steps + result.burn_in) // 2
+    settled = {name: trace[half:].mean(axis=0) for name, trace in result.theta_trace.items()}
+    strong = np.asarray(likelihood.log_signal(settled)) > np.log(MARGIN)
+    found = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1]
+    level = spread * float(np.exp(result.theta["noise"]))
+    return Fitted(
+        draws,
+        int(np.sum(strong)),
+        level,
+        level * float(result.theta_stderr["noise"]),
+        found,
+        np.column_stack([scales, bias]),
+        result,
+        _doubts(result),
+    )
+
+
+def _doubts(result: Result) -> tuple[str, ...]:
+    """Whether the noise and the size of the matrix have settled.
+
+    Single scales wander: columns of nearly equal scales may turn into each other.
+    """
+    trace = {name: np.asarray(leaf, np.float64) for name, leaf in result.theta_trace.items()}
+    size = 0.5 * np.log(np.sum(np.exp(4 * trace["scale"]), axis=1))
+    for name, values in (("noise", trace["noise"]), ("size of the factors", size)):
+        # Both are logarithms: changes of less than 5 % mean nothing to a prediction.
+        if still_moving(values[result.burn_in :], 5.0):
+            return (f"the {name} was still moving after burn-in: raise num_steps",)
+    return ()
+
+
+def _mean_only(observed: Observed, center: float, spread: float) -> Fitted:
+    """One row, one column, or nothing that varies: every entry is the mean, give or take."""
+    rng, count = np.random.default_rng(0), len(observed.values)
+    offset = center + spread / np.sqrt(count) * rng.standard_normal(MOST_DRAWS)
+    shapes = [(MOST_DRAWS, size, 1) for size in observed.shape]
+    noise = np.full(MOST_DRAWS, spread)
+    zeros = [np.zeros(shape, np.float32) for shape in shapes]
+    draws = FactorDraws(noise, offset.astype(np.float32), *zeros)
+    why = "one row, one column or constant values have no low rank to learn: the mean is used"
+    return Fitted(draws, 0, spread, 0.0, np.zeros(0), np.zeros((MOST_DRAWS, 1)), None, (why,))

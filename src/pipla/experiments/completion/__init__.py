@@ -1,0 +1,1 @@
+"""Matrix completion: the paper's checkerboard, and ratings of films."""

@@ -1,0 +1,188 @@
+"""The paper's matrix completion: as published, corrected, and by the recommended rule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipla.experiments.base import mean_sd
+from pipla.experiments.completion import methods
+from pipla.experiments.completion.experiment import (
+    CompletionEntry,
+    CompletionExperiment,
+    CompletionJob,
+    CompletionPreset,
+    CompletionRow,
+)
+from pipla.experiments.completion.matrices import Matrix, masked_board
+from pipla.experiments.results import Results
+from pipla.report import Cell, Figure, Text, fixed, new_figure
+
+#: NMSE in % that the paper reports: whole matrix, missing entries.
+PAPER = {"MYPGD": (1.21, 1.67), "MYIPLA": (1.13, 1.53), "PIPGLA": (2.02, 2.11)}
+#: Steps at which the noise is "learned": the recommended one divided by these.
+DIVISORS = (1.0, 2.0, 8.0)
+#: The size of the board that this is done on, which takes thousands of steps.
+SMALL = 40
+
+
+def matrix(preset: CompletionPreset, seed: int) -> Matrix:
+    """The checkerboard of this replicate."""
+    return masked_board(preset.rows, seed)
+
+
+def reference(job: CompletionJob) -> dict[str, Any]:
+    """That theta2 has no maximum."""
+    board = masked_board(min(SMALL, job.preset.rows), job.seed)
+    began = time.perf_counter()
+    found = methods.learned_noises(board.observed, DIVISORS, job.preset.reference_steps)
+    shown = ", ".join(f"{noise:.3g} at step {step:.3g}" for step, noise in found)
+    return {
+        "method": 'theta2 is not identifiable: the noise "learned" with a nuclear norm on a board '
+        f"of {board.observed.shape[0]} × {board.observed.shape[1]} pixels depends on the step: "
+        f"{shown} (the data have {board.noise:.3g}).",
+        "identifiability": found,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def rows() -> list[CompletionEntry]:
+    """Published, corrected, recommended, and SoftImpute."""
+    published = [
+        CompletionEntry(
+            *(kind, "approximate", "published", methods.paper_algorithm(kind, "published")),
+            steps="paper_steps",
+            num_particles=methods.NUM_PARTICLES,
+            paper=PAPER[kind],
+        )
+        for kind in PAPER
+    ]
+    corrected = [
+        CompletionEntry(
+            *(kind, "exact", "corrected", methods.paper_algorithm(kind, None)),
+            steps="paper_steps",
+            num_particles=methods.NUM_PARTICLES,
+            paper=PAPER[kind],
+        )
+        for kind in PAPER
+    ]
+    nuclear = CompletionEntry(
+        *("RPL", "exact", "recommended", methods.recommended_nuclear),
+        detail="nuclear norm",
+        steps="nuclear_steps",
+        num_particles=methods.NUM_PARTICLES,
+        note="the noise is fixed at the one that generated the data",
+    )
+    factors = CompletionEntry(
+        *("factors", "none", "recommended", methods.factors),
+        steps="factor_steps",
+        num_particles=2,
+        note="the default prior of pipla.completion",
+    )
+    soft = CompletionEntry("SoftImpute-CV", "none", "peer", methods.soft_impute_cv)
+    return [*published, *corrected, nuclear, factors, soft]
+
+
+def figures(results: Results[CompletionRow]) -> Mapping[str, Figure]:
+    """The images of the first replicate, and the posterior standard deviations."""
+    first = results.rows[0]
+    shown = [("original", "truth", first), ("observed", "observed", first)]
+    shown += [(row.label, "particle", row) for row in results.rows]
+    panels = [
+        (title, image if image is not None else results.curve(row, "mean"))
+        for title, image, row in ((t, results.curve(r, name), r) for t, name, r in shown)
+    ]
+    count = -(-len(panels) // 4)
+    figure, axes = new_figure(4, width=11, height=2.9 * count, rows=count)
+    for axis in axes:
+        axis.set_axis_off()
+    for axis, (title, image) in zip(axes, panels, strict=False):
+        axis.set_title(title, fontsize=9)
+        axis.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    found = {
+        "images": Figure(
+            figure,
+            "The matrix, what is observed of it (missing: black), and for each method one particle "
+            "at the end (SoftImpute: its only matrix).",
+        )
+    }
+    spreads = [(row, results.curve(row, "std")) for row in results.rows]
+    known = [(row, std) for row, std in spreads if std is not None]
+    if known:
+        figure, axes = new_figure(len(known), width=4.5 * len(known), height=3.6)
+        for axis, (row, std) in zip(axes, known, strict=True):
+            axis.set_title(row.label, fontsize=9)
+            axis.set_axis_off()
+            image = axis.imshow(np.asarray(std, float), cmap="magma", interpolation="nearest")
+            figure.colorbar(image, ax=axis, shrink=0.85)
+        text = "The posterior standard deviation of every pixel, in grey levels."
+        found["uncertainty"] = Figure(figure, text)
+    return found
+
+
+def findings(results: Results[CompletionRow]) -> Sequence[Text]:
+    """What became of the published settings, and how wide the intervals are."""
+    said = []
+    for row in results.rows:
+        if row.variant in ("published", "corrected"):
+            end = "not finite" if row.finite < 1 else f"{_percent(row.particle_nmse_missing)}"
+            theta = "" if row.theta_mean is None else f", theta1 = {row.theta_mean:.3g}"
+            said.append(
+                f"{row.label}: after {row.num_steps} steps, NMSE of missing entries {end}{theta}."
+            )
+        elif row.coverage is not None and row.width is not None:
+            said.append(
+                f"{row.label}{', ' + row.detail if row.detail else ''}: 90 % intervals of missing "
+                f"entries hold {100 * row.coverage:.1f} % of them and are {row.width:.3g} wide."
+            )
+    return [Text(sentence) for sentence in said]
+
+
+def _percent(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.3g} %"
+
+
+def _pair(whole: float | None, missing: float | None) -> Cell | None:
+    if whole is None or missing is None:
+        return None
+    return Cell(f"{whole:.3g} / {missing:.3g}", missing)
+
+
+MATRIX_COMPLETION = CompletionExperiment(
+    name="matrix-completion",
+    title="Completion of a checkerboard of rank 2",
+    about="A checkerboard of 188×188 pixels and rank 2, in noise of variance .1, with 30 % of the "
+    "pixels missing. The paper's prior is a nuclear norm whose strength theta1 is learned, and the "
+    "noise theta2 with it. Published and corrected rows have the paper's step, smoothing and "
+    "start; the recommended rule is RPL at the true noise; factors learn the noise. NMSE in %: "
+    "whole matrix / missing entries.",
+    matrix=matrix,
+    ready=lambda: True,
+    where="The checkerboard is generated.",
+    compared_with=reference,
+    entries=rows(),
+    presets={
+        "quick": CompletionPreset(5, 188, 188, factor_steps=300, paper_steps=40),
+        "paper": CompletionPreset(5, 188, 188, paper_steps=3000),
+        "tiny": CompletionPreset(1, 16, 16, 6, 6, 4, 1, 20),
+    },
+    columns={
+        "algorithm": lambda row: row.algorithm,
+        "variant": lambda row: row.variant,
+        "prox": lambda row: row.prox,
+        "steps": lambda row: row.num_steps,
+        "one particle": lambda row: _pair(row.particle_nmse, row.particle_nmse_missing),
+        "mean of particles": lambda row: _pair(row.particles_nmse, row.particles_nmse_missing),
+        "average": lambda row: _pair(row.nmse, row.nmse_missing),
+        "paper": lambda row: None if row.paper is None else _pair(*row.paper),
+        "theta1": lambda row: mean_sd(row.theta_mean, row.theta_sd or row.theta_stderr, 3),
+        "90 % intervals hold": lambda row: fixed(row.coverage, 3),
+        "seconds": lambda row: fixed(row.seconds, 1),
+    },
+    figures=figures,
+    findings=findings,
+    errata=("E4",),
+)

@@ -1,0 +1,86 @@
+"""`pipla complete`: what it reads, what it writes, and what it refuses."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pipla.cli.app import app
+from pipla.cli.complete import FILES, read
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["complete", *map(str, words)])
+
+
+def write(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def cells(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_a_column_is_completed_by_its_mean(tmp_path):
+    # One column of numbers needs no sampler: everything else of the command is seen.
+    table = write(tmp_path / "t.csv", "name,a", "x,1.25", "y,", "z,3.75")
+    outcome = call(table, "--out", tmp_path / "out")
+    assert outcome.exit_code == 0, outcome.output
+    assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
+    completed = cells(tmp_path / "out" / "completed.csv")
+    assert completed[0] == ["name", "a"]
+    assert completed[1] == ["x", "1.25"]
+    assert abs(float(completed[2][1]) - 2.5) < 0.5
+    low, high = (float(cells(tmp_path / "out" / f"{end}.csv")[2][1]) for end in ("lower", "upper"))
+    assert low < float(completed[2][1]) < high
+    numbers = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert numbers["missing"] == 1
+    assert not numbers["sound"]  # it is only the mean, and says so
+    again = call(table, "--out", tmp_path / "out")
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+
+
+def test_columns_without_values_and_empty_rows_are_named(tmp_path):
+    table = write(tmp_path / "t.csv", "a,b,c", "1,,2", ",,", "3,,4.5")
+    given = read(table, None)
+    assert given.columns == ["a", "b", "c"]
+    assert any("'b'" in note for note in given.notes)
+    assert any("Rows without" in note for note in given.notes)
+    np.testing.assert_array_equal(np.isnan(given.observed[1]), True)
+
+
+def test_triplets_are_sorted_and_repetitions_are_kept(tmp_path):
+    lines = ["u2,10,1.0", "u1,9,2.0", "u1,9,4.0", "u1,,5.0"]
+    table = write(tmp_path / "t.csv", "user,item,rating", *lines)
+    given = read(table, "user,item,rating")
+    assert given.rows == ["u1", "u2"]
+    assert [float(name) for name in given.columns] == [9, 10]  # as numbers, not as text
+    assert given.observed.shape == (2, 2)
+    assert len(given.observed.values) == 3
+    assert any("Repeated" in note for note in given.notes)
+    assert any("left out" in note for note in given.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "word"),
+    [
+        (("a,b", "x,y", "z,w"), (), "no column of numbers"),
+        (("a,b", ",", ","), (), "empty"),
+        (("u,i,r", "a,b,c"), ("--triplets", "u,i,r"), "numbers"),
+        (("u,i,r", "a,b,1"), ("--triplets", "u,i"), "three columns"),
+        (("u,i,r", "a,b,1"), ("--triplets", "u,i,x"), "column of the file"),
+        (("a", "1"), ("--level", "2"), "level"),
+    ],
+)
+def test_what_cannot_be_completed_is_one_line(tmp_path, lines, options, word):
+    outcome = call(write(tmp_path / "t.csv", *lines), *options)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("pipla: ")
+    assert len(outcome.stderr.splitlines()) == 1
+    assert word in outcome.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]

@@ -1,0 +1,71 @@
+"""The experiments' matrices, their measures, and the methods of others."""
+
+import numpy as np
+import pytest
+
+from pipla.completion._observations import as_observed
+from pipla.experiments.completion import peers
+from pipla.experiments.completion.experiment import measured, nmse
+from pipla.experiments.completion.matrices import checkerboard, masked_board
+from pipla.experiments.completion.methods import Completed
+from pipla.experiments.registry import find
+
+
+def test_the_board_has_rank_two_and_the_papers_noise():
+    board = checkerboard()
+    assert board.shape == (188, 188)
+    assert np.linalg.matrix_rank(board) == 2
+    assert set(np.unique(board)) == {0.0, 179.0, 255.0}
+    matrix = masked_board(188, 0)
+    residual = matrix.observed.values - board[matrix.observed.rows, matrix.observed.columns]
+    # Five standard errors of a variance and of a share: a right program fails once in a million.
+    assert abs(residual.var() / 0.1 - 1) < 5 * np.sqrt(2 / residual.size)
+    assert abs(matrix.observed.share - 0.7) < 5 * np.sqrt(0.21) / 188
+
+
+def test_soft_impute_is_the_prox_where_everything_is_observed():
+    matrix = np.random.default_rng(0).normal(size=(5, 8))
+    u, s, v = np.linalg.svd(matrix, full_matrices=False)
+    expected = (u * np.maximum(s - 1.5, 0)) @ v
+    found = peers.soft_impute(as_observed(matrix), 1.5, np.zeros((5, 8)))
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_soft_impute_stops_where_the_gradient_is_in_the_subdifferential():
+    rng = np.random.default_rng(1)
+    matrix = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 9))
+    matrix[rng.random(matrix.shape) < 0.3] = np.nan
+    found = peers.soft_impute(as_observed(matrix), 0.7, np.zeros((12, 9)), iterations=3000)
+    pull = np.where(np.isnan(matrix), 0.0, np.nan_to_num(matrix) - found)
+    # The misfit's gradient is a subgradient of the norm: of spectral norm 0.7, and aligned.
+    assert np.linalg.norm(pull, 2) < 0.7 * 1.01
+    nuclear = np.linalg.norm(found, "nuc")
+    assert abs(np.sum(pull * found) / (0.7 * nuclear) - 1) < 0.01
+
+
+def test_the_biased_mean_is_shrunk():
+    mean, a, b = peers.biased_mean(as_observed([[1.0, 3.0], [np.nan, 5.0]]), shrinkage=0.0)
+    assert mean == 3.0
+    np.testing.assert_allclose(b, [-2.0, 1.0])
+    np.testing.assert_allclose(a, [-0.5, 1.0])
+
+
+def test_errors_and_coverage_are_of_the_missing_entries():
+    board = masked_board(16, 0)
+    missing = ~board.observed.mask()
+    wrong = board.truth + 10.0 * missing
+    done = Completed(wrong, 0.0, interval=(wrong - 9.0, wrong + 9.0))
+    found = measured(done, board)
+    assert found["coverage"] == 0.0
+    assert found["width"] == pytest.approx(18.0)
+    expected = 100 * 100 * missing.sum() / np.sum(board.truth[missing] ** 2)
+    assert found["nmse_missing"] == pytest.approx(expected)
+    assert found["particle_nmse"] is None
+    assert nmse(np.full(3, np.inf), np.ones(3)) is None
+
+
+def test_without_ratings_there_are_no_rows(monkeypatch):
+    monkeypatch.delenv("PIPLA_DATA", raising=False)
+    experiment = find("ratings")
+    assert experiment.available(experiment.presets["quick"]) == []
+    assert "PIPLA_DATA" in experiment.unavailable()
