@@ -231,8 +231,7 @@ class CompletionExperiment(
 UNIDENTIFIABLE = (
     "theta2, the logarithm of the noise, cannot be learned under a nuclear norm (E17): the "
     "marginal likelihood rises as sigma falls, and a run that learns sigma stops where its step no "
-    "longer resolves it. An estimate would not depend on the step; these numbers fall like its "
-    "root."
+    "longer resolves it. An estimate would not depend on the step; these numbers fall with it."
 )
 
 

@@ -187,8 +187,8 @@ def learned_noises(
     r"""The noise that a run with a nuclear norm "learns", by the step size.
 
     An estimate would not depend on the step. Here the marginal likelihood rises as
-    $\sigma \to 0$ (E17), and the run stops where its step does not resolve the noise: at a
-    $\sigma$ proportional to the root of the step.
+    $\sigma \to 0$ (E17), and the run stops where its step does not resolve the noise: shorter
+    steps "learn" less of it.
     """
     start, found = jnp.asarray(zero_filled(observed), jnp.result_type(float)), []
     for divisor in divisors:
