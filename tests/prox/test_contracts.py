@@ -6,7 +6,11 @@ from prox_table import CASES
 from pipla.testing import PROX_CONTRACTS
 
 #: Contracts about code that all terms share are tested on one term of each kind.
-SHARED = {"vmap_over_numbers_equals_a_loop", "envelope_gradient_is_the_gradient_of_the_envelope"}
+SHARED = {
+    "jit_and_solve_equal_prox",
+    "vmap_over_numbers_equals_a_loop",
+    "envelope_gradient_is_the_gradient_of_the_envelope",
+}
 KINDS = {"laplace_location", "laplace_scale", "tv_image", "l1"}
 
 PAIRS = [
