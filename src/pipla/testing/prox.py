@@ -247,8 +247,7 @@ def vmap_over_particles_equals_a_loop(case: ProxCase) -> None:
     def solve(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _prox(case.term, theta, x, lam_theta, lam_x)
 
-    batched = jax.vmap(solve)(jnp.asarray(particles))
-    batched = tuple(map(np.asarray, batched))
+    batched = tuple(map(np.asarray, jax.vmap(solve)(jnp.asarray(particles))))
     for i in range(7):
         for many, one in zip(batched, solve(jnp.asarray(particles[i])), strict=True):
             sentence = f"particle {i} of a batch is not the one solved alone"
