@@ -80,10 +80,10 @@ def test_the_eigenbasis_diagonalises_and_keeps_lengths(operator, shape):
 
 @cases
 def test_operators_are_pytrees_that_jit_and_vmap(operator, shape):
-    many = jnp.asarray(RNG.normal(size=(2, *shape)))
+    many = RNG.normal(size=(2, *shape))
     seen = jax.jit(jax.vmap(lambda op, x: op.apply(x), in_axes=(None, 0)))(operator, many)
-    for one, x in zip(seen, many, strict=True):
-        np.testing.assert_allclose(one, operator.apply(x), atol=1e-12)
+    for one, x in zip(np.asarray(seen), many, strict=True):
+        np.testing.assert_allclose(one, operator.apply(jnp.asarray(x)), atol=1e-12)
 
 
 def test_a_selection_is_numpy_indexing():
