@@ -92,7 +92,11 @@ def test_exact_maximiser_is_where_the_slope_of_the_log_marginal_vanishes():
     assert problem.maximiser == pytest.approx(root, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", FAMILY)
+# Without noise in theta they are the steps of MYIPLA, PIPGLA and PIPULA, and are tested below.
+NOISE_FREE = ("MYPGD", "PIPGLA, no theta noise", "PPGD")
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILY if name not in NOISE_FREE])
 def test_gaussian_location_is_the_mean_of_the_observations(name):
     """Linear drifts: the location has no bias at any step size. 5 sigma: 6e-7 a test."""
     problem = gaussian_hierarchy("location", dimension=10)
@@ -118,7 +122,7 @@ def ula_scale_root(y, noise, step):
     return brentq(equation, -0.5, 2.0)
 
 
-@pytest.mark.parametrize("name", ["PGD", "IPLA", "SOUL"])
+@pytest.mark.parametrize("name", ["PGD", "SOUL"])  # IPLA is PGD with noise in theta
 def test_gaussian_scale_has_exactly_the_bias_that_euler_predicts(name):
     """Three step sizes, each against its own prediction. 5 sigma, and 2/N for the finite cloud."""
     problem = gaussian_hierarchy("scale", dimension=20)
@@ -143,18 +147,6 @@ def test_gaussian_scale_has_exactly_the_bias_that_euler_predicts(name):
 BIAS_BOUND = dict.fromkeys(FAMILY, 0.4) | {"PIPGLA, hybrid": 2.0}
 
 
-@pytest.mark.parametrize("name", FAMILY)
-def test_toy_reaches_the_exact_maximiser_within_error_and_bias_bound(name):
-    """5 sigma: 6e-7 a test."""
-    model, y, maximiser = skewed_toy()
-    algorithm = FAMILY[name](0.05, theta_scale=0.05)
-    particles = jnp.asarray(y)[None] + jnp.zeros((50, 1))
-    length = 600 if name == "SOUL" else 2000
-    (mean,), (error,) = replicated_theta(model, algorithm, maximiser, particles, length, 200)
-    assert abs(mean - maximiser) < 5 * error + BIAS_BOUND[name] * 0.05
-    assert error < 0.02
-
-
 # name -> (noise, spread of y, largest step): where that algorithm's bias is large enough to see.
 ORDERS = {
     "PGD": (1.0, 5.0, 0.4),
@@ -164,6 +156,18 @@ ORDERS = {
     "MYPGD, hybrid": (1.0, 5.0, 0.4),
     "PIPGLA, hybrid": (0.5, 3.0, 0.12),
 }
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILY if name not in ORDERS])
+def test_toy_reaches_the_exact_maximiser_within_error_and_bias_bound(name):
+    """5 sigma: 6e-7 a test. The others have the same bound, at three steps, in the next test."""
+    model, y, maximiser = skewed_toy()
+    algorithm = FAMILY[name](0.05, theta_scale=0.05)
+    particles = jnp.asarray(y)[None] + jnp.zeros((50, 1))
+    length = 600 if name == "SOUL" else 2000
+    (mean,), (error,) = replicated_theta(model, algorithm, maximiser, particles, length, 200)
+    assert abs(mean - maximiser) < 5 * error + BIAS_BOUND[name] * 0.05
+    assert error < 0.02
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -188,9 +192,12 @@ def test_bias_falls_linearly_when_step_and_smoothing_are_halved_twice(name):
 
 @pytest.mark.parametrize("name", ["MYIPLA", "PIPGLA"])
 def test_variance_of_theta_falls_as_one_over_the_number_of_particles(name):
-    """Slope of log variance against log N: -1 ± 0.2, five standard errors of the fit."""
+    """Slope of log variance against log N: -1 ± 0.2, five standard errors of the fit.
+
+    A count in the middle, at equal distance in log N, would not change the slope.
+    """
     problem = toy(dimension=10)
-    counts = np.array([4, 12, 36])
+    counts = np.array([4, 36])
     variances = []
     for count in counts:
         result = pipla.sweep(

@@ -44,7 +44,8 @@ def test_a_run_says_that_theta_has_not_settled():
 def test_every_algorithm_built_without_numbers_finds_the_toys_maximiser():
     """A step size from the tuning is of use only with a theta at the pace of x."""
     problem = toy()
-    for make in (pipla.PGD, pipla.IPLA, pipla.MYPGD, pipla.MYIPLA, pipla.PIPGLA, pipla.PPGD):
+    # One of each scheme; noise in theta does not change the numbers that the tuning gives.
+    for make in (pipla.PGD, pipla.MYIPLA, pipla.PIPGLA, pipla.PPGD):
         result = pipla.run(
             problem.model,
             make(),

@@ -1,5 +1,8 @@
 """The Gaussian likelihood: gradient, flow, proximal map and noise against dense linear algebra."""
 
+import functools
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,93 +30,131 @@ OPERATORS = {
     "dense image": (Dense(RNG.normal(size=(4, 6)), (2, 3)), (2, 3)),
     "select": (Select([0, 5, 3, 5], (2, 3)), (2, 3)),
 }
-operators = pytest.mark.parametrize(("operator", "shape"), OPERATORS.values(), ids=OPERATORS.keys())
+TIMES = np.array([1e-6, 0.3, 50.0])
+LAM = 0.4
+operators = pytest.mark.parametrize("name", OPERATORS)
 
 
 def dense(operator, shape):
     """The matrix of an operator, column by column."""
     size = int(np.prod(shape))
-    units = jnp.asarray(np.eye(size)).reshape(size, *shape)
-    return np.asarray(jax.vmap(operator.apply)(units)).reshape(size, -1).T
+    units = jnp.asarray(np.eye(size).reshape(size, *shape))
+    return np.asarray(jax.jit(jax.vmap(operator.apply))(units)).reshape(size, -1).T
 
 
-def case(operator, shape):
+@eqx.filter_jit
+def calls(likelihood, theta, x, times, lam, units):
+    """Everything that a likelihood computes, compiled as one program."""
+
+    def value(x):
+        return likelihood(theta, x)
+
+    def flow(time, push):
+        return likelihood.flow(theta, x, time, push)
+
+    values = {"value": value(x), "gradient": jax.grad(value)(x)}
+    if likelihood.basis is None:
+        assert likelihood.flow(theta, x, lam, x) is None
+        assert likelihood.resolvent(theta, x, lam) is None
+        assert likelihood.stiffness(theta) is None
+        return values
+    resolvent = likelihood.resolvent(theta, x, lam)
+    # The push is sqrt(2h) xi.
+    pushes = jnp.sqrt(2 * times).reshape(-1, *(1,) * units.ndim) * units[None]
+    return values | {
+        "resolvent": resolvent,
+        "gradient there": jax.grad(value)(resolvent),
+        "mean": jax.vmap(flow)(times, jnp.broadcast_to(jnp.zeros_like(x), (times.size, *x.shape))),
+        "pushed": jax.vmap(jax.vmap(flow, (None, 0)))(times, pushes),
+        "stiffness": likelihood.stiffness(theta),
+    }
+
+
+@functools.cache
+def case(name):
+    """The matrix of an operator, data, x, the likelihood, and what it computes."""
+    operator, shape = OPERATORS[name]
     matrix = dense(operator, shape)
     y = RNG.normal(size=matrix.shape[0])
     y *= np.any(matrix, axis=1)  # what is masked does not count
     seen = jax.eval_shape(operator.apply, jnp.zeros(shape)).shape
-    return matrix, y, pipla.GaussianLikelihood(operator, y.reshape(seen), SIGMA)
-
-
-@operators
-def test_the_value_and_its_gradient(operator, shape):
-    matrix, y, likelihood = case(operator, shape)
+    likelihood = pipla.GaussianLikelihood(operator, y.reshape(seen), SIGMA)
     x = RNG.normal(size=shape)
-    residual = matrix @ x.ravel() - y
-    value, slope = jax.value_and_grad(lambda x: likelihood(None, x))(jnp.asarray(x))
-    assert float(value) == pytest.approx(residual @ residual / (2 * SIGMA**2))
-    np.testing.assert_allclose(slope.ravel(), matrix.T @ residual / SIGMA**2, atol=1e-10)
+    units = np.eye(x.size).reshape(x.size, *shape)
+    found = calls(likelihood, None, *map(jnp.asarray, (x, TIMES, LAM, units)))
+    return matrix, y, x, likelihood, jax.tree.map(np.asarray, found)
 
 
 @operators
-@pytest.mark.parametrize("time", [1e-6, 0.3, 50.0])
-def test_the_flow_has_the_mean_and_covariance_of_the_diffusion(operator, shape, time):
-    matrix, y, likelihood = case(operator, shape)
+def test_the_value_and_its_gradient(name):
+    matrix, y, x, _, found = case(name)
+    residual = matrix @ x.ravel() - y
+    assert float(found["value"]) == pytest.approx(residual @ residual / (2 * SIGMA**2))
+    expected = matrix.T @ residual / SIGMA**2
+    np.testing.assert_allclose(found["gradient"].ravel(), expected, atol=1e-10)
+
+
+@operators
+def test_the_flow_has_the_mean_and_covariance_of_the_diffusion(name):
+    matrix, y, x, _, found = case(name)
     stiffness = matrix.T @ matrix / SIGMA**2
     size = len(stiffness)
-    x = RNG.normal(size=shape)
-    # dX = -(AX - b) dt + sqrt(2) dW, from the block exponential (Van Loan 1978).
-    block = np.block([[-stiffness, 2 * np.eye(size)], [np.zeros_like(stiffness), stiffness.T]])
-    moved = scipy.linalg.expm(block * time) if time < 1 else None
-    decay = scipy.linalg.expm(-stiffness * time)
     values, vectors = np.linalg.eigh(stiffness)
     safe = np.where(values > 1e-12, values, 1.0)
-    gain = np.where(values > 1e-12, -np.expm1(-safe * time) / safe, time)
-    mean = decay @ x.ravel() + vectors @ (gain * (vectors.T @ (matrix.T @ y / SIGMA**2)))
-    flowed = likelihood.flow(None, jnp.asarray(x), jnp.asarray(time), jnp.zeros(shape))
-    np.testing.assert_allclose(flowed.ravel(), mean, atol=1e-9)
-    # The push sqrt(2h) xi enters linearly: its matrix times itself is the covariance.
-    units = jnp.asarray(np.eye(size)).reshape(size, *shape) * np.sqrt(2 * time)
-    at_rest = jax.vmap(lambda u: likelihood.flow(None, jnp.asarray(x), jnp.asarray(time), u))(units)
-    spread = (np.asarray(at_rest).reshape(size, size) - mean).T
-    covariance = spread @ spread.T
-    if moved is not None:
-        np.testing.assert_allclose(covariance, moved[:size, size:] @ decay.T, atol=1e-9)
-    double = np.where(values > 1e-12, -np.expm1(-2 * safe * time) / safe, 2 * time)
-    np.testing.assert_allclose(covariance, (vectors * double) @ vectors.T, atol=1e-8)
+    # dX = -(AX - b) dt + sqrt(2) dW, from the block exponential (Van Loan 1978).
+    block = np.block([[-stiffness, 2 * np.eye(size)], [np.zeros_like(stiffness), stiffness.T]])
+    for time, flowed, pushed in zip(TIMES, found["mean"], found["pushed"], strict=True):
+        decay = scipy.linalg.expm(-stiffness * time)
+        gain = np.where(values > 1e-12, -np.expm1(-safe * time) / safe, time)
+        mean = decay @ x.ravel() + vectors @ (gain * (vectors.T @ (matrix.T @ y / SIGMA**2)))
+        np.testing.assert_allclose(flowed.ravel(), mean, atol=1e-9)
+        # The push enters linearly: its matrix times itself is the covariance.
+        spread = (pushed.reshape(size, size) - mean).T
+        covariance = spread @ spread.T
+        if time < 1:
+            moved = scipy.linalg.expm(block * time)
+            np.testing.assert_allclose(covariance, moved[:size, size:] @ decay.T, atol=1e-9)
+        double = np.where(values > 1e-12, -np.expm1(-2 * safe * time) / safe, 2 * time)
+        np.testing.assert_allclose(covariance, (vectors * double) @ vectors.T, atol=1e-8)
 
 
 @operators
-def test_the_resolvent_is_the_proximal_map(operator, shape):
-    matrix, y, likelihood = case(operator, shape)
-    x, lam = RNG.normal(size=shape), 0.4
-    left = np.eye(matrix.shape[1]) + lam * matrix.T @ matrix / SIGMA**2
-    expected = np.linalg.solve(left, x.ravel() + lam * matrix.T @ y / SIGMA**2)
-    found = likelihood.resolvent(None, jnp.asarray(x), jnp.asarray(lam))
-    np.testing.assert_allclose(found.ravel(), expected, atol=1e-10)
+def test_the_resolvent_is_the_proximal_map(name):
+    matrix, y, x, _, found = case(name)
+    left = np.eye(matrix.shape[1]) + LAM * matrix.T @ matrix / SIGMA**2
+    expected = np.linalg.solve(left, x.ravel() + LAM * matrix.T @ y / SIGMA**2)
+    np.testing.assert_allclose(found["resolvent"].ravel(), expected, atol=1e-10)
 
 
 @operators
-def test_the_stiffness_is_that_of_power_iteration(operator, shape):
-    _, _, likelihood = case(operator, shape)
+def test_the_stiffness_is_the_largest_eigenvalue(name):
+    matrix, _, _, _, found = case(name)
+    largest = np.linalg.eigvalsh(matrix.T @ matrix / SIGMA**2)[-1]
+    assert float(found["stiffness"]) == pytest.approx(largest)
+
+
+@pytest.mark.parametrize("name", ["circular, odd", "dense image"])
+def test_the_stiffness_is_that_of_power_iteration(name):
+    _, _, x, likelihood, found = case(name)
     model = pipla.Model(likelihood)
-    theta, x = jnp.zeros(()), jnp.zeros((1, *shape))
+    theta, x = jnp.zeros(()), jnp.zeros((1, *x.shape))
     measured = pipla.tuning.suggest(model, theta, x, theta_scale=1.0).curvature.largest
-    assert float(likelihood.stiffness(None)) == pytest.approx(float(measured), rel=1e-3)
+    assert float(found["stiffness"]) == pytest.approx(float(measured), rel=1e-3)
 
 
 def test_learned_noise_has_its_maximiser_in_closed_form():
     likelihood = pipla.GaussianLikelihood(Identity(), RNG.normal(size=(3, 4)), None, theta="noise")
     theta = {"noise": jnp.asarray(0.3), "strength": jnp.asarray(1.0)}
     cloud = jnp.asarray(RNG.normal(size=(6, 3, 4)))
-    best = likelihood.closed_form(theta, cloud)
+    best = jax.jit(lambda *at: likelihood.closed_form(*at))(theta, cloud)
 
-    def mean(theta):
+    @jax.jit
+    @jax.grad
+    def slope(theta):
         return jnp.mean(jax.vmap(lambda x: likelihood(theta, x))(cloud))
 
-    slope = jax.grad(mean)(best)
-    assert float(slope["noise"]) == pytest.approx(0.0, abs=1e-10)
-    assert float(jax.grad(mean)(theta)["noise"]) != pytest.approx(0.0, abs=1e-3)
+    assert float(slope(best)["noise"]) == pytest.approx(0.0, abs=1e-10)
+    assert float(slope(theta)["noise"]) != pytest.approx(0.0, abs=1e-3)
     assert best["strength"] == theta["strength"]
     assert float(likelihood.std(best)) == pytest.approx(float(jnp.exp(best["noise"])))
 
@@ -138,28 +179,33 @@ def test_learned_noise_counts_what_is_seen(operator, apply):
     seen = np.broadcast_to(operator.seen(), SEEN.shape)
     y = np.where(seen, np.asarray(apply(x)) + noise, np.nan)
     likelihood = pipla.GaussianLikelihood(operator, y, None)
-    best = likelihood.closed_form(jnp.zeros(()), x[None])
+    best = jax.jit(lambda *at: likelihood.closed_form(*at))(jnp.zeros(()), x[None])
     expected = np.sqrt(np.mean(noise[seen] ** 2))
     assert float(jnp.exp(best)) == pytest.approx(expected, rel=1e-9)
     # The same by the gradient: closed form and value agree.
-    assert float(jax.grad(likelihood)(best, x)) == pytest.approx(0.0, abs=1e-8)
+    slope = jax.jit(jax.grad(lambda *at: likelihood(*at)))(best, x)
+    assert float(slope) == pytest.approx(0.0, abs=1e-8)
+
+
+@eqx.filter_jit
+def with_learned_noise(likelihood, theta, x, time):
+    return (
+        likelihood(theta, x),
+        jax.grad(likelihood, argnums=1)(theta, x),
+        likelihood.flow(theta, x, time, x),
+        likelihood.resolvent(theta, x, time),
+        likelihood.closed_form(theta, x[None]),
+        likelihood.stiffness(theta),
+    )
 
 
 def test_values_under_the_mask_are_ignored():
     x = jnp.asarray(RNG.normal(size=SEEN.shape))
     y = RNG.normal(size=SEEN.shape)
-    time, theta = jnp.asarray(0.3), jnp.asarray(0.1)
     found = []
     for hidden in (0.0, 1e6, np.nan):
         likelihood = pipla.GaussianLikelihood(Mask(SEEN), np.where(SEEN, y, hidden), None)
-        found.append(
-            (
-                likelihood(theta, x),
-                likelihood.flow(theta, x, time, x),
-                likelihood.resolvent(theta, x, time),
-                likelihood.closed_form(theta, x[None]),
-            )
-        )
+        found.append(with_learned_noise(likelihood, jnp.asarray(0.1), x, jnp.asarray(0.3)))
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(one, two)
@@ -168,18 +214,14 @@ def test_values_under_the_mask_are_ignored():
 def test_a_selection_is_a_mask_without_the_missing_entries():
     x = jnp.asarray(RNG.normal(size=SEEN.shape))
     y = RNG.normal(size=SEEN.shape)
-    time, theta = jnp.asarray(0.3), jnp.asarray(0.1)
-    masked = pipla.GaussianLikelihood(Mask(SEEN), y, None)
-    selected = pipla.GaussianLikelihood(Select(SEEN), y[SEEN], None)
-    for call in (
-        lambda f: f(theta, x),
-        lambda f: jax.grad(f, argnums=1)(theta, x),
-        lambda f: f.flow(theta, x, time, x),
-        lambda f: f.resolvent(theta, x, time),
-        lambda f: f.closed_form(theta, x[None]),
-        lambda f: f.stiffness(theta),
-    ):
-        np.testing.assert_allclose(call(masked), call(selected), rtol=1e-12, atol=1e-12)
+    masked, selected = (
+        with_learned_noise(
+            pipla.GaussianLikelihood(*data, None), jnp.asarray(0.1), x, jnp.asarray(0.3)
+        )
+        for data in ((Mask(SEEN), y), (Select(SEEN), y[SEEN]))
+    )
+    for one, two in zip(masked, selected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
 
 
 ROWS = np.array([0.3, 1.0, 2.0])
@@ -200,31 +242,33 @@ NOISES = {
 }
 
 
-@pytest.mark.parametrize(("operator", "shape", "noise"), NOISES.values(), ids=NOISES.keys())
-def test_each_observation_may_have_its_own_noise(operator, shape, noise):
+@pytest.mark.parametrize("name", NOISES)
+def test_each_observation_may_have_its_own_noise(name):
+    operator, shape, noise = NOISES[name]
     matrix = dense(operator, shape)
     made = jax.eval_shape(operator.apply, jnp.zeros(shape)).shape
     y = RNG.normal(size=made) * np.any(matrix, axis=1).reshape(made)
     likelihood = pipla.GaussianLikelihood(operator, y, noise)
     precision = 1 / np.broadcast_to(noise, made).ravel() ** 2
-    x, lam = RNG.normal(size=shape), 0.4
+    x = RNG.normal(size=shape)
     residual = matrix @ x.ravel() - y.ravel()
-    value, gradient = jax.value_and_grad(lambda x: likelihood(None, x))(jnp.asarray(x))
-    assert float(value) == pytest.approx(np.sum(precision * residual**2) / 2)
-    np.testing.assert_allclose(gradient.ravel(), matrix.T @ (precision * residual), atol=1e-9)
-    found = likelihood.resolvent(None, jnp.asarray(x), jnp.asarray(lam))
-    if found is None:  # no eigenbasis
+    time = np.array([50.0])
+    found = calls(likelihood, None, *map(jnp.asarray, (x, time, LAM, np.zeros((1, *shape)))))
+    assert float(found["value"]) == pytest.approx(np.sum(precision * residual**2) / 2)
+    expected = matrix.T @ (precision * residual)
+    np.testing.assert_allclose(found["gradient"].ravel(), expected, atol=1e-9)
+    assert (likelihood.basis is None) == (name in ("masked blur", "sparse"))
+    if likelihood.basis is None:
         return
     # At the proximal point the gradient and the distance balance.
-    balance = lam * jax.grad(lambda x: likelihood(None, x))(found) + found - x
+    balance = LAM * found["gradient there"] + found["resolvent"] - x
     np.testing.assert_allclose(balance, 0.0, atol=1e-9)
     hessian = (matrix.T * precision) @ matrix
-    assert float(likelihood.stiffness(None)) == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
-    mean = likelihood.flow(None, jnp.asarray(x), jnp.asarray(50.0), jnp.zeros(shape))
+    assert float(found["stiffness"]) == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
     expected = scipy.linalg.expm(-50.0 * hessian)
     pulled = np.linalg.pinv(hessian) @ (np.eye(len(hessian)) - expected)
     pulled = pulled @ matrix.T @ (precision * y.ravel())
-    np.testing.assert_allclose(mean.ravel(), expected @ x.ravel() + pulled, atol=1e-8)
+    np.testing.assert_allclose(found["mean"].ravel(), expected @ x.ravel() + pulled, atol=1e-8)
 
 
 def test_float32_stays_float32():

@@ -420,6 +420,7 @@ def test_bad_input_is_named_before_anything_compiles(name):
     assert not [program for program in compiled if any(p in program for p in PROGRAMS)]
 
 
+@pytest.mark.slow
 def test_a_good_run_does_compile():
     # What the test above looks for is there to be found.
     model = pipla.Model(lambda theta, x, y: smooth(theta, x, y) / 10, data=Y)
@@ -429,6 +430,7 @@ def test_a_good_run_does_compile():
     assert found == set(PROGRAMS)
 
 
+@pytest.mark.slow
 def test_particles_of_one_number_need_no_second_axis():
     scalar = pipla.Model(lambda theta, x, y: jnp.sum((y - x) ** 2), data=Y)
     for cloud in (jnp.ones(5), jnp.ones(1), jnp.ones((3, 1))):  # Y has 3 numbers

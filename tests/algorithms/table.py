@@ -164,11 +164,11 @@ def minibatch(**numbers):
 _ADAM = optax.adam(0.05)
 
 ROWS = [
-    row("PGD", pipla.PGD, STEP),
+    row("PGD", pipla.PGD, STEP | SCALED),
     row("IPLA", pipla.IPLA, STEP | SCALED),
     row("SOUL", pipla.SOUL, STEP, {"num_moves": 3}),
     row("MYPGD", pipla.MYPGD, BOTH | SCALED),
-    row("MYIPLA", pipla.MYIPLA, BOTH),
+    row("MYIPLA", pipla.MYIPLA, BOTH | SCALED),
     row("PIPGLA", pipla.PIPGLA, STEP | SCALED),
     row("PIPULA", pipla.PIPULA, STEP | SCALED),
     row("PPGD", pipla.PPGD, STEP),

@@ -7,22 +7,52 @@ import pytest
 
 import pipla
 from algorithms.table import ROWS, RUN_ROWS, TRACED, image, noncentred, parts, row, vector
-from pipla.testing.algorithms import RUN_CONTRACTS, SEED, STEP_CONTRACTS
-
-PAIRS = [(case, check) for case in ROWS for check in STEP_CONTRACTS]
-PAIRS += [(case, check) for case in RUN_ROWS for check in RUN_CONTRACTS]
-
-
-@pytest.mark.parametrize(
-    ("row", "contract"), PAIRS, ids=lambda each: getattr(each, "__name__", repr(each))
+from pipla.testing.algorithms import (
+    RUN_CONTRACTS,
+    SEED,
+    STEP_CONTRACTS,
+    keeps_the_structure_of_its_state,
+    numbers_are_leaves,
 )
+
+#: Rows that take seconds to trace, even when their programs are cached.
+SLOW = ("adaptive", "minibatch", "RPL", "IRPL", "SKROCK", "PIPGLA image", "MYIPLA image, hybrid")
+#: The noise of theta is all that distinguishes them from PGD, MYIPLA and PIPULA: they are held to
+#: the contracts that compile nothing here, and to their equations in `test_kernel.py`.
+TWINS = ("IPLA", "MYPGD", "PPGD")
+QUICK = (numbers_are_leaves, keeps_the_structure_of_its_state)
+CONTRACTS = [
+    (case, check)
+    for case in ROWS
+    for check in STEP_CONTRACTS
+    if case.name not in TWINS or check in QUICK
+]
+CONTRACTS += [(case, check) for case in RUN_ROWS for check in RUN_CONTRACTS]
+PAIRS = [
+    pytest.param(
+        case,
+        check,
+        id=f"{case}-{check.__name__}",
+        marks=[pytest.mark.slow] if case.name in SLOW else [],
+    )
+    for case, check in CONTRACTS
+]
+
+
+@pytest.mark.parametrize(("row", "contract"), PAIRS)
 def test_every_row_keeps_every_contract(row, contract):
     # optax itself mixes dtypes; pipla does not.
     with jax.numpy_dtype_promotion("standard" if row.holds_code else "strict"):
         contract(row)
 
 
-@pytest.mark.parametrize("case", RUN_ROWS, ids=repr)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name in SLOW else [])
+        for case in RUN_ROWS
+    ],
+)
 def test_a_second_run_traces_no_program(case):
     with jax.numpy_dtype_promotion("standard" if case.holds_code else "strict"):
         case.run(20)

@@ -78,10 +78,11 @@ def test_it_is_measured_anew_at_doubling_intervals():
 
     model = pipla.Model(smooth, L1())
     surrogate = Surrogate.measured(model, THETA, CLOUD, START)
+    refreshed = jax.jit(lambda surrogate, theta: surrogate.refreshed(model, theta, CLOUD))
     changes = []
     for step in range(9 * REFRESH_AFTER):
         theta = jnp.asarray(0.01 * step)
-        before, surrogate = surrogate, surrogate.refreshed(model, theta, CLOUD)
+        before, surrogate = surrogate, refreshed(surrogate, theta)
         if float(surrogate.eigenvalues[0]) != float(before.eigenvalues[0]):
             changes.append(step)
     assert changes == [REFRESH_AFTER * factor for factor in (1, 2, 4, 8)]
@@ -129,7 +130,7 @@ def waited(theta):
 
 def test_theta_waits_for_the_particles():
     unknown = Curvature.unknown(THETA)
-    after = interweave(MODEL, THETA, CLOUD, CLOUD, unknown)
+    after = jax.jit(lambda *at: interweave(MODEL, *at))(THETA, CLOUD, CLOUD, unknown)
     assert float(after.theta) == float(THETA)
     np.testing.assert_allclose(after.particles, CLOUD, rtol=1e-12)
 

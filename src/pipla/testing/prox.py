@@ -247,7 +247,7 @@ def vmap_over_particles_equals_a_loop(case: ProxCase) -> None:
     def solve(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _prox(case.term, theta, x, lam_theta, lam_x)
 
-    batched = jax.vmap(solve)(jnp.asarray(particles))
+    batched = tuple(map(np.asarray, jax.vmap(solve)(jnp.asarray(particles))))
     for i in range(7):
         for many, one in zip(batched, solve(jnp.asarray(particles[i])), strict=True):
             sentence = f"particle {i} of a batch is not the one solved alone"
@@ -265,7 +265,7 @@ def vmap_over_numbers_equals_a_loop(case: ProxCase) -> None:
         term = jax.tree.map(lambda leaf: leaf * factor, case.term)
         return _prox(term, theta, x, lam_theta * factor, lam_x / factor)
 
-    batched = jax.vmap(varied)(factors)
+    batched = tuple(map(np.asarray, jax.jit(jax.vmap(varied))(factors)))
     for i, factor in enumerate(factors):
         for many, one in zip(batched, varied(factor), strict=True):
             sentence = f"numbers times {factor} in a batch are not those solved alone"
@@ -280,7 +280,8 @@ def the_envelope_has_its_gradient(case: ProxCase) -> None:
     lam_theta = min(0.01 / x.size, case.limit_theta(theta - 0.01, x))
     at = (theta, x, lam_theta, min(0.03, 0.9 * case.limit_x(theta, x)))
     _, automatic = _envelope(case.term, *_arrays(at))
-    u0, u = _prox(case.term, *_arrays(at))
+    automatic = tuple(map(np.asarray, automatic))  # what follows is not to be compiled
+    u0, u = map(np.asarray, _prox(case.term, *_arrays(at)))
     for found, displacement in zip(
         automatic, ((theta - u0) / at[2], (x - u) / at[3]), strict=False
     ):
