@@ -245,6 +245,19 @@ def integer(name: str, value: Any, *, least: int, most: int = 2**31 - 1) -> int:
     return int(value)
 
 
+def seed(value: Any) -> int:
+    """A seed that JAX accepts: a 64-bit integer, not negative."""
+    return integer("seed", value, least=0, most=2**63 - 1)
+
+
+def level(value: Any) -> float:
+    """The probability of an interval."""
+    found = real("level", value)
+    if not 0 < found < 1:
+        raise ValueError(f"level must be between 0 and 1, such as 0.9, got {found:g}.")
+    return found
+
+
 def real(name: str, value: Any) -> float:
     """`value` as one finite Python float."""
     if isinstance(value, jax.core.Tracer) or not isinstance(

@@ -12,11 +12,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from pipla import _files
+from pipla import _checks, _files
 from pipla._data_files import Table as DataTable
 from pipla._data_files import read_table
 from pipla.completion import Completion, Triplets, complete
-from pipla.completion.completing import checked_level
 from pipla.engine.result import provenance
 from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
 from pipla.report.plots import require_matplotlib
@@ -77,7 +76,7 @@ def command(
 ) -> None:
     """Fill in the missing cells of a table of low rank; rank and noise are learned."""
     require_matplotlib()
-    level = checked_level(level)
+    level = _checks.level(level)
     out = out or table.parent / f"{table.name.split('.')[0]}-completed"
     if os.path.lexists(out):
         _files.claim(out, FILES, "a folder of pipla complete")

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import typer
 
+from pipla import _checks
 from pipla.algorithms import MYIPLA, PIPGLA
 from pipla.algorithms.base import Algorithm
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import run
 from pipla.fitting import Fit, fit
-from pipla.imaging.restoration import check_seed
 from pipla.problems import Problem, logistic, toy
 from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
 from pipla.report.plots import require_matplotlib
@@ -62,7 +62,7 @@ def command(
 def write_demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
     """Run the demo, write `out/report.html` and the figures, and return the table."""
     require_matplotlib()
-    check_seed(seed)
+    _checks.seed(seed)
     out.mkdir(parents=True, exist_ok=True)
     rows = [row for problem in (toy(), logistic()) for row in _fit(problem, seed, progress)]
     table = _table(rows)

@@ -46,9 +46,9 @@ def run(
     """
     import jax
 
-    from pipla.imaging.restoration import check_seed
+    from pipla import _checks
 
-    check_seed(seed)
+    _checks.seed(seed)
     if float64:  # before the first array is made
         jax.config.update("jax_enable_x64", True)
     from pipla.experiments import run as run_experiment

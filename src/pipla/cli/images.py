@@ -14,10 +14,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from pipla import _files
+from pipla import _checks, _files
 from pipla.engine.result import Status, provenance
 from pipla.imaging import Image, Restoration, estimate_noise, read_image, write_image
-from pipla.imaging.restoration import check_seed
 from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
 from pipla.report.plots import require_matplotlib
 
@@ -106,7 +105,7 @@ def restore_file(
 ) -> Restoration:
     """Restore an image file and write everything to the folder `out`, completely or not at all."""
     require_matplotlib()
-    check_seed(job.seed)
+    _checks.seed(job.seed)
     _check_noise(job.noise)
     if job.max_pixels < 1:
         raise ValueError(f"max-pixels must be positive, got {job.max_pixels}.")

@@ -16,8 +16,6 @@ from pipla.completion.nuclear import fit_nuclear
 from pipla.engine.result import Result
 
 Prior = Literal["factors", "nuclear"]
-#: Seeds are 64-bit integers.
-LARGEST_SEED = 2**63 - 1
 #: The default number of particles.
 PARTICLES = {"factors": 2, "nuclear": 10}
 
@@ -88,7 +86,7 @@ class Completion:
             rows, columns: the indices of single entries; by default all, as two matrices.
             noisy: intervals of an observation of the entry, instead of the entry without noise.
         """
-        level = checked_level(level)
+        level = _checks.level(level)
         _checks.boolean("noisy", noisy)
         if rows is None and columns is None:
             return self.draws.interval(level, noisy=noisy)
@@ -206,7 +204,7 @@ def complete(
     if num_particles is None:
         num_particles = PARTICLES[prior]
     num_particles = _checks.integer("num_particles", num_particles, least=1)
-    seed = _checks.integer("seed", seed, least=0, most=LARGEST_SEED)
+    seed = _checks.seed(seed)
     began = time.perf_counter()
     if prior == "nuclear":
         found = fit_nuclear(
@@ -240,11 +238,3 @@ def complete(
         *(strength, None, time.perf_counter() - began, fitted.result, fitted.doubts),
         fitted.row_scales,
     )
-
-
-def checked_level(level: Any) -> float:
-    """A probability between 0 and 1."""
-    found = _checks.real("level", level)
-    if not 0 < found < 1:
-        raise ValueError(f"level must be between 0 and 1, such as 0.9, got {found:g}.")
-    return found

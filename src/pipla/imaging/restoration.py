@@ -37,9 +37,6 @@ from pipla.operators import Identity, Mask, Operator
 from pipla.operators._arguments import MOST_AXES, integers
 from pipla.operators.linear import require_operator
 
-#: Seeds are 64-bit integers.
-LARGEST_SEED = 2**63 - 1
-
 
 class Restoration(NamedTuple):
     """A restored image, its uncertainty, and the regularisation strength behind it.
@@ -143,7 +140,7 @@ def restore(
         _checks.boolean(name, value)
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     num_particles = _checks.integer("num_particles", num_particles, least=1)
-    check_seed(seed)
+    _checks.seed(seed)
     values, seen = as_observed(observed)
     check_shapes(operator, values)
     axes = None if axes is None else integers("axes", axes, least=-MOST_AXES)
@@ -209,11 +206,6 @@ def _checked_numbers(noise: Any, strength: Any) -> tuple[float | None, float | N
         None if noise is None else _checks.real("noise", noise),
         None if strength is None else _checks.real("strength", strength),
     )
-
-
-def check_seed(seed: Any) -> None:
-    """`seed` is an integer that JAX accepts."""
-    _checks.integer("seed", seed, least=0, most=LARGEST_SEED)
 
 
 def _image_axes(values: np.ndarray, axes: tuple[int, ...] | None) -> int:

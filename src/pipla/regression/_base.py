@@ -194,9 +194,7 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         return tags
 
 
-def checked_level(level: Any) -> tuple[float, float]:
+def tails_of(level: Any) -> tuple[float, float]:
     """The two tails of an interval of this probability."""
-    level = _checks.real("level", level)
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    level = _checks.level(level)
     return (1 - level) / 2, (1 + level) / 2

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipla._extras import extra
-from pipla.regression._base import SparseRegression, checked_level, with_callbacks
+from pipla.regression._base import SparseRegression, tails_of, with_callbacks
 
 with extra("sklearn", "a scikit-learn estimator"):
     from scipy.special import expit, log_softmax, ndtr
@@ -105,7 +105,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
         """An interval that holds a new response with this probability: an array (2, rows)."""
-        tails = checked_level(level)
+        tails = tails_of(level)
 
         def quantiles(z: np.ndarray) -> np.ndarray:
             return np.stack([_mixture_quantile(z[..., 0], self.noise_, tail) for tail in tails])
@@ -195,7 +195,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
         """Posterior quantiles of the probability of each class: an array (2, rows, classes)."""
-        tails = checked_level(level)
+        tails = tails_of(level)
 
         def quantiles(z: np.ndarray) -> np.ndarray:
             return np.quantile(_probabilities(z), tails, axis=0).transpose(0, 2, 1)
@@ -261,7 +261,7 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
         """An interval that holds a new count with this probability at least: (2, rows)."""
-        tails = checked_level(level)
+        tails = tails_of(level)
         rng = np.random.default_rng(0)
 
         def quantiles(z: np.ndarray) -> np.ndarray:
