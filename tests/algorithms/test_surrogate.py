@@ -97,8 +97,13 @@ def test_a_wall_that_the_data_press_against_shortens_the_step():
     inside = jnp.clip(CLOUD, -1, 1)
     units = [float(Surrogate.measured(m, THETA, inside, START).units) for m in (near, far)]
     assert units[0] == pytest.approx(1 / 3)
-    slope = np.mean((np.asarray(inside)[:, 3] - 30.0) ** 2)
-    assert units[1] == pytest.approx(2.5 / slope)
+    # Only particles within the layer, of width 1/slope, count.
+    slope = 30.0 - np.asarray(inside)[:, 3]
+    pressed = np.asarray(inside)[:, 3] + 1 / slope > 1
+    assert 0 < pressed.sum() < len(pressed)
+    assert units[1] == pytest.approx(2.5 / np.mean(pressed * slope**2))
+    # Far from the walls the same slope shortens nothing.
+    assert float(Surrogate.measured(far, THETA, 0.1 * inside, START).units) == units[0]
 
 
 def test_reflection_at_walls_samples_a_truncated_normal():
@@ -130,13 +135,13 @@ def waited(theta):
 
 def test_theta_waits_for_the_particles():
     unknown = Curvature.unknown(THETA)
-    after = jax.jit(lambda *at: interweave(MODEL, *at))(THETA, CLOUD, CLOUD, unknown)
+    after = jax.jit(lambda *at: interweave(MODEL, *at))(THETA, CLOUD, None, CLOUD, unknown)
     assert float(after.theta) == float(THETA)
     np.testing.assert_allclose(after.particles, CLOUD, rtol=1e-12)
 
 
 def test_it_is_the_closed_form_and_half_a_newton_step():
-    after = interweave(MODEL, THETA, CLOUD, 2 * CLOUD, waited(THETA))
+    after = interweave(MODEL, THETA, CLOUD, None, 2 * CLOUD, waited(THETA))
     closed = np.log(4 / np.mean(np.abs(CLOUD).sum(axis=1)))
 
     def mean(s, cloud):  # the particles at strength e^s, their z held
@@ -156,9 +161,9 @@ def test_it_is_the_closed_form_and_half_a_newton_step():
 
 def test_no_move_is_longer_than_is_safe():
     tiny = 1e-9 * CLOUD  # the closed form would send the strength to 10⁹
-    after = interweave(MODEL, THETA, tiny, None, waited(THETA))
+    after = interweave(MODEL, THETA, tiny, None, None, waited(THETA))
     assert abs(float(after.theta - THETA)) <= 1.5
-    zero = interweave(MODEL, THETA, jnp.zeros_like(CLOUD), None, waited(THETA))
+    zero = interweave(MODEL, THETA, jnp.zeros_like(CLOUD), None, None, waited(THETA))
     assert np.isfinite(zero.theta)
 
 
@@ -184,4 +189,4 @@ def test_terms_that_can_do_neither_are_refused():
 
     model = pipla.Model(quadratic, Own(), MODEL.data)
     with pytest.raises(TypeError, match="closed-form theta or a non-centred form"):
-        interweave(model, THETA, CLOUD, None, waited(THETA))
+        interweave(model, THETA, CLOUD, None, None, waited(THETA))

@@ -60,13 +60,13 @@ def test_a_weakly_convex_penalty_declares_its_limit():
 
 
 class Identity(prox.L1):
-    def shrink(self, x, lam):
-        return x
+    def threshold(self, x, lam):
+        return x, self.penalty(x)
 
 
 class Twice(prox.L1):
-    def shrink(self, x, lam):
-        return super().shrink(x, 2 * lam)
+    def threshold(self, x, lam):
+        return super().threshold(x, 2 * lam)
 
 
 class Double(prox.L1):
@@ -77,6 +77,10 @@ class Double(prox.L1):
 class Moves(prox.L1):
     def prox(self, theta, x, lam_theta, lam_x):
         return theta + 1e-9, super().prox(theta, x, lam_theta, lam_x)[1]
+
+    def solve(self, theta, x, lam_theta, lam_x, warm):
+        solution = super().solve(theta, x, lam_theta, lam_x, warm)
+        return solution._replace(theta=theta + 1e-9)
 
 
 class Claims(prox.L1):

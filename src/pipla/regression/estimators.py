@@ -55,8 +55,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         >>> import numpy as np
         >>> from pipla.regression import SparseLinearRegression
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.standard_normal((100, 300))
-        >>> y = 2 * X[:, 0] - X[:, 1] + rng.standard_normal(100)
+        >>> X = rng.standard_normal((200, 300))
+        >>> y = 2 * X[:, 0] - X[:, 1] + rng.standard_normal(200)
         >>> model = SparseLinearRegression().fit(X, y)
         >>> np.flatnonzero(model.inclusion_ > 0.9).tolist()
         [0, 1]
