@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,7 @@ def pipla_run(form: str) -> Callable[[], float]:
     """Seconds of a run after compilation: `"exact"` (with Logistic) or `"function"`."""
     import pipla
 
+    warnings.simplefilter("ignore", pipla.ConvergenceWarning)  # times, not answers
     model, settings = regression(form)
     algorithm = pipla.PIPGLA(step_size=STEP_SIZE)
 
