@@ -6,6 +6,7 @@ that nothing above depends on how a version of pandas represents text or missing
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -109,7 +110,9 @@ def _ending(file: Path) -> str:
 def _parquet(file: Path) -> Any:
     with extra("parquet", "reading Parquet files"):
         import pandas as pd
-        import pyarrow  # noqa: F401  (pandas would choose another engine, or name it differently)
+
+        # pandas would choose another engine, or name it differently.
+        importlib.import_module("pyarrow")
     return pd.read_parquet(file, engine="pyarrow")
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import typer
@@ -30,7 +30,10 @@ Columns = Annotated[
     str | None,
     typer.Option("--triplets", help="The file lists entries: columns of row, column and value."),
 ]
-Prior = Annotated[str, typer.Option(help="factors, or nuclear (the paper's).")]
+Prior = Annotated[
+    Literal["factors", "nuclear"],
+    typer.Option(help="factors, or the nuclear norm of the paper."),
+]
 Level = Annotated[float, typer.Option(help="The probability of the intervals.")]
 NoiseFree = Annotated[
     bool, typer.Option("--noise-free", help="Intervals of entries without noise, not of cells.")
@@ -88,7 +91,7 @@ def command(
     given = read(table, triplets)
     for note in given.notes:
         print(note)
-    found = complete(given.observed, prior=prior, max_rank=max_rank, num_steps=steps, seed=seed)  # type: ignore[arg-type]  # checked there
+    found = complete(given.observed, prior=prior, max_rank=max_rank, num_steps=steps, seed=seed)
     print(found)
     again = ["pipla", "complete", table.name, "--level", f"{level:g}", "--seed", str(seed)]
     again += ["--prior", prior, "--steps", str(steps)] + ["--noise-free"] * noise_free

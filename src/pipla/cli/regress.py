@@ -39,7 +39,7 @@ Prior = Annotated[
 Impute = Annotated[
     bool, typer.Option("--impute", help="Replace missing values by the median or a category.")
 ]
-Drop = Annotated[list[str], typer.Option(help="A column to leave out; may be repeated.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
 Predictions = Annotated[
     bool, typer.Option("--predictions", help="Write predictions.csv for the rows of the file.")
 ]
@@ -75,14 +75,14 @@ def command(
     family: Family = "auto",
     prior: Prior = "learned",
     impute: Impute = False,
-    drop: Drop = [],  # noqa: B006 (Typer wants a list)
+    drop: Drop = None,
     predictions: Predictions = False,
     seed: Seed = 0,
     out: Out = None,
     force: Force = False,
 ) -> None:
     """Fit a sparse regression; its prior is learned, and every coefficient has an interval."""
-    job = Job(table, target, family, prior, impute, tuple(drop), predictions, seed)
+    job = Job(table, target, family, prior, impute, tuple(drop or ()), predictions, seed)
     out = out or table.parent / f"{table.name.split('.')[0]}-regression"
     require_matplotlib()
     names = _check_out(out, job, force)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipla._extras import extra
 from pipla.completion._observations import Triplets
-from pipla.completion.completing import Completion, complete
+from pipla.completion.completing import Completion, Prior, complete
 
 with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -53,7 +53,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior: str = "factors",
+        prior: Prior = "factors",
         *,
         max_rank: int | None = None,
         biases: bool = True,
@@ -108,7 +108,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _completed(self, observed: Any) -> Completion:
         return complete(
             observed,
-            prior=self.prior,  # type: ignore[arg-type]  # checked there
+            prior=self.prior,
             noise=self.noise,
             max_rank=self.max_rank,
             biases=self.biases,

@@ -59,11 +59,13 @@ class LinearChain(Chain):
 
     levels = 1
 
-    def __init__(self, data: LinearData, b: np.ndarray, noise: float, seed: object) -> None:
+    def __init__(
+        self, data: LinearData, b: np.ndarray, noise: float, seed: np.random.SeedSequence
+    ) -> None:
         self.data, self.size = data, data.size
         self.b = b.copy()
         self.noise = np.array([noise])
-        self.rng = np.random.default_rng(seed)  # type: ignore[arg-type]
+        self.rng = np.random.default_rng(seed)
 
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         data = self.data
@@ -116,7 +118,7 @@ class GlmChain(Chain):
         intercept: bool,
         poisson: bool,
         b: np.ndarray,
-        seed: object,
+        seed: np.random.SeedSequence,
     ) -> None:
         self.columns, self.y, self.weights, self.base = columns, y, weights, base
         self.level_variance = LEVEL_VARIANCE if intercept else 0.0
@@ -124,7 +126,7 @@ class GlmChain(Chain):
         self.b, self.level = b.copy(), np.zeros(1)
         self.size = len(b)
         self.noise = np.ones(1)
-        self.rng = np.random.default_rng(seed)  # type: ignore[arg-type]
+        self.rng = np.random.default_rng(seed)
 
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         eta = self.base + self.level[0] + product(self.columns, self.b, len(self.y))
@@ -156,7 +158,7 @@ class MultinomialChain(Chain):
         base: np.ndarray,
         intercept: bool,
         b: np.ndarray,
-        seed: object,
+        seed: np.random.SeedSequence,
     ) -> None:
         self.columns, self.weights, self.base = columns, weights, base
         classes, self.features = b.shape
@@ -165,7 +167,7 @@ class MultinomialChain(Chain):
         self.b, self.level = b.copy(), np.zeros((classes, 1))
         self.size, self.levels = b.size, classes
         self.noise = np.ones(1)
-        self.rng = np.random.default_rng(seed)  # type: ignore[arg-type]
+        self.rng = np.random.default_rng(seed)
 
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         z = np.stack([product(self.columns, b, len(self.weights)) for b in self.b])
