@@ -52,6 +52,11 @@ class Entry(abc.ABC):
     def label(self) -> str:
         """A name for figures."""
 
+    def names(self) -> dict[str, Any]:
+        """Those of its fields that its row has, too."""
+        fields = ("algorithm", "prox", "variant", "id", "label", "detail", "note")
+        return {name: getattr(self, name) for name in fields}
+
 
 @dataclasses.dataclass(frozen=True)
 class Preset:

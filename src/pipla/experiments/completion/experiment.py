@@ -250,17 +250,11 @@ def summarise(
     for done, matrix in zip(found, matrices, strict=True):
         for name, value in measured(done, matrix).items():
             each.setdefault(name, []).append(value)
-    means = {name: _mean(values) for name, values in each.items()}
+    means: dict[str, Any] = {name: _mean(values) for name, values in each.items()}
     theta = np.array([done.theta for done in found if done.theta is not None])
     known, errors = reference.get("theta"), [done.theta_stderr for done in found]
     row = CompletionRow(
-        algorithm=entry.algorithm,
-        prox=entry.prox,
-        variant=entry.variant,
-        id=entry.id,
-        label=entry.label,
-        detail=entry.detail,
-        note=entry.note,
+        **entry.names(),
         step_size=None,
         smoothing=None,
         num_particles=entry.num_particles,

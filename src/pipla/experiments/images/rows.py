@@ -159,13 +159,7 @@ def summarise(
     strength_cost = _cost(entry, first, _strength_step(first, reference["theta"]))
     psnr_cost = _cost(entry, first, _psnr_step(first, reference["psnr"]))
     row = ImageRow(
-        algorithm=entry.algorithm,
-        prox=entry.prox,
-        variant=entry.variant,
-        id=entry.id,
-        label=entry.label,
-        detail=entry.detail,
-        note=entry.note,
+        **entry.names(),
         step_size=first.step_size,
         smoothing=first.smoothing,
         num_particles=entry.num_particles if steps else None,

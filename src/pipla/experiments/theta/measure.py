@@ -100,13 +100,7 @@ def summarise(job: ThetaJob, entry: ThetaEntry, runs: Runs, reference: float) ->
     nmse_last = _nmse(last, truth)
     nmse_average = _nmse(average, truth)
     row = ThetaRow(
-        algorithm=entry.algorithm,
-        prox=entry.prox,
-        variant=entry.variant,
-        id=entry.id,
-        label=entry.label,
-        detail=entry.detail,
-        note=entry.note,
+        **entry.names(),
         step_size=six_digits(numbers.get("step_size")),
         smoothing=six_digits(numbers.get("smoothing")),
         num_particles=entry.particles(preset),
