@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 CODE := src tests benchmarks examples docs/hooks
-# Tests of one compilation group (one row of a table of contracts) stay on one worker.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# tests/conftest.py says which tests stay on one worker.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 .PHONY: demo test check attack lint format bench docs clean setup
 

@@ -2,9 +2,9 @@
 
 Programs that XLA compiles are cached in `.pytest_cache/programs`, which workers, subprocesses, later
 runs and the runs of the CI share. (A program taken from the cache still counts as compiled in
-`counting`.) With `--dist loadgroup`, the tests of one file, or all contracts on one row of a table,
-run on one worker, so that their fixtures and programs are made once. A worker that holds much memory
-drops its compiled programs, which would otherwise stay until it ends.
+`counting`.) The tests of one file, or all contracts on one row of a table, run on one worker, so that
+their fixtures and programs are made once. A worker that holds much memory drops its compiled
+programs, which would otherwise stay until it ends.
 """
 
 import ctypes
@@ -13,6 +13,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,27 +29,45 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-#: Folders whose `test_contracts.py` runs every test on every row of a table.
-TABLES = ("algorithms", "prox")
+#: Folders whose `test_contracts.py` runs every test on every row of a table, and how the row is
+#: read from the id of a test: `[row-contract]` or `[contract-row]`.
+TABLES = {
+    "algorithms": lambda name: name.rpartition("-")[0],
+    "prox": lambda name: name.partition("-")[2],
+}
 #: Files of long tests that share little: they run last, one by one, and keep both workers busy.
 SPREAD = ("test_answers.py", "test_docs.py")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the contracts by row and other tests by file."""
-    here = Path(__file__).parent
-    for item in items:
-        grouped = item.get_closest_marker("xdist_group") is not None
-        if grouped or not item.path.is_relative_to(here) or item.path.name in SPREAD:
-            continue
-        row = None
-        folder = item.path.parent.name
-        if folder in TABLES and item.path.name == "test_contracts.py" and hasattr(item, "callspec"):
-            params = item.callspec.params
-            row = getattr(params.get("row", params.get("case")), "name", None)
-        group = str(item.path.relative_to(here)) if row is None else f"{folder}-{row}"
-        item.add_marker(pytest.mark.xdist_group(group))
+def group_of(test: str) -> str:
+    """Tests of one group run on one worker: those of one file, or the contracts on one row.
+
+    Arguments:
+        test: the id of a test, `tests/prox/test_contracts.py::test_contract[no_worse-l1]`.
+    """
+    path, _, name = test.partition("::")
+    *_, folder, file = ["", *path.split("/")]
+    if file == "test_contracts.py" and folder in TABLES and "[" in name:
+        return f"{folder}-{TABLES[folder](name[name.index('[') + 1 : -1])}"
+    if file in SPREAD:
+        return "skeletons" if "skeletons" in name else test  # they share a page that is run once
+    return path
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist there are no workers
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A scheduler that knows the groups.
+
+    Not `--dist loadgroup`: it writes the group of a test into a private attribute, which pytest
+    9.2 does not read, and then spreads the tests of a group over all workers without a word.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 #: Compiled programs are dropped between two tests when a worker holds this much, in bytes, and this

@@ -97,14 +97,12 @@ def skeletons():
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("skeletons")  # the fixture runs a page
 @pytest.mark.parametrize("name", ["dead_zone", "sum_around_case", "linear_l1"])
 def test_skeletons_of_terms_keep_every_contract(name, skeletons):
     check_prox(skeletons[name])
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("skeletons")  # the fixture runs a page
 @pytest.mark.parametrize("name", ["tamed", "underdamped"])
 def test_skeletons_of_algorithms_keep_every_contract(name, skeletons):
     check_algorithm(skeletons[name])

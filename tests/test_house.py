@@ -15,6 +15,7 @@ from pathlib import Path
 
 import grimp
 import pytest
+from conftest import group_of
 from typer.testing import CliRunner
 
 import pipla
@@ -171,22 +172,40 @@ def imported():
     )
 
 
-@pytest.mark.xdist_group("import")
 def test_importing_pipla_imports_nothing_heavy(imported):
     # Not even all core dependencies: SciPy and optax are imported by the code that uses them.
     added = set(imported["packages"]) - sys.stdlib_module_names
     assert added <= {"pipla", "equinox", "jaxtyping", "wadler_lindig"}
 
 
-@pytest.mark.xdist_group("import")
 def test_importing_pipla_does_not_start_jax(imported):
     # The program that imports it may still choose platform, devices and precision.
     assert not imported["started"]
 
 
-@pytest.mark.xdist_group("import")
 def test_importing_pipla_sets_no_environment_variable(imported):
     assert imported["variables"] == []
+
+
+# Tests that share programs share a worker. #
+
+
+@pytest.mark.parametrize(
+    ("test", "group"),
+    [
+        (
+            "tests/algorithms/test_contracts.py::test_x[PIPGLA image-compiles_once]",
+            "algorithms-PIPGLA image",
+        ),
+        ("tests/prox/test_contracts.py::test_contract[jit_equals_prox-tv_image]", "prox-tv_image"),
+        ("tests/algorithms/test_contracts.py::test_step_n", "tests/algorithms/test_contracts.py"),
+        ("tests/test_run.py::test_a[1-b]", "tests/test_run.py"),
+        ("tests/test_answers.py::test_a[1]", "tests/test_answers.py::test_a[1]"),
+        ("tests/test_docs.py::test_skeletons_of_terms[a]", "skeletons"),
+    ],
+)
+def test_groups_are_files_and_rows(test, group):
+    assert group_of(test) == group
 
 
 # Two commands. #
@@ -223,7 +242,6 @@ def page(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("demo")
 def test_the_demo_prints_a_table_and_where_the_page_is(page):
     output, folder = page
     lines = output.splitlines()
@@ -236,7 +254,6 @@ def test_the_demo_prints_a_table_and_where_the_page_is(page):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("demo")
 def test_the_demo_page_is_self_contained(page):
     _, folder = page
     text = (folder / "report.html").read_text(encoding="utf-8")
@@ -249,7 +266,6 @@ def test_the_demo_page_is_self_contained(page):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("demo")
 def test_the_demo_page_has_its_figures_inside(page):
     _, folder = page
     text = (folder / "report.html").read_text(encoding="utf-8")

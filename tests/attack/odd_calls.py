@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(ROOT / "src" / "pipla") + os.sep
+SCIKIT_LEARN = os.path.join("sklearn", "utils", "")
 #: A call that takes longer than this hangs.
 SECONDS = 60
 
@@ -211,7 +212,9 @@ def _is_ours(error: BaseException) -> bool:
     path = trace.tb_frame.f_code.co_filename
     kinds = (ValueError, TypeError, OSError, ImportError)
     ours = isinstance(error, kinds) or type(error).__module__.startswith("pipla")
-    raised = path.startswith(PACKAGE) and trace.tb_lineno in _raise_lines(path)
+    # Estimators leave the checks of X and y to scikit-learn, whose messages their users know.
+    checked = path.startswith(PACKAGE) or SCIKIT_LEARN in path
+    raised = checked and trace.tb_lineno in _raise_lines(path)
     return ours and raised and len(str(error).split()) >= 3
 
 

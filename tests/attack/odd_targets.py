@@ -19,7 +19,9 @@ import numpy as np
 
 import pipla
 import pipla.algorithms
+import pipla.completion
 import pipla.imaging
+import pipla.regression
 from pipla import blur, hooks, likelihoods, operators, problems, prox, tuning
 
 MODULES = {
@@ -33,6 +35,16 @@ MODULES = {
     "problems": problems,
     "hooks": hooks,
     "imaging": pipla.imaging,
+    "completion": pipla.completion,
+    "regression": pipla.regression,
+}
+#: Estimators: `fit` checks the arguments.
+ESTIMATORS = {
+    "TVDenoiser": pipla.imaging,
+    "TVDeconvolution": pipla.imaging,
+    "SparseLinearRegression": pipla.regression,
+    "SparseLogisticRegression": pipla.regression,
+    "SparsePoissonRegression": pipla.regression,
 }
 
 #: Public names that are not called: types, records that the library fills, what a new term,
@@ -47,6 +59,7 @@ NOT_CALLED = {
     *("operators.Operator", "operators.Eigenbasis", "likelihoods.Likelihood", "prox.Zero"),
     *("tuning.TheoryWarning", "hooks.View", "hooks.Hook", "hooks.Progress"),
     *("pipla.one_thread_per_device", "pipla.Status", "pipla.Result", "pipla.SweepResult"),
+    *("pipla.Fit", "pipla.Extrapolation", "pipla.enable_cache", "completion.Completion"),
 }
 
 
@@ -200,8 +213,12 @@ def _of_models() -> list[Target]:
 def _estimate(kind: str, **arguments: Any) -> Any:
     """Make an estimator and fit it: scikit-learn's rule is that `fit` checks the arguments."""
     arguments = {**arguments}
-    image = arguments.pop("X")
-    return getattr(pipla.imaging, kind)(**arguments).fit(image)
+    to_fit = {name: arguments.pop(name) for name in _TO_FIT if name in arguments}
+    return getattr(ESTIMATORS[kind], kind)(**arguments).fit(**to_fit)
+
+
+#: What an estimator gets when it is fitted.
+_TO_FIT = ("X", "y", "sample_weight")
 
 
 def _valid_calls() -> dict[str, dict[str, Any]]:
@@ -215,6 +232,12 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
     deconvolution = {"psf": blur.box(3), "boundary": "circular"}
     fourier = {"eigenvalues": _float(np.ones((4, 3))), "shape": (4, 4), "axes": (0, 1)}
     restored = {"operator": operators.Identity(), "observed": image, "noise": 5.0}
+    rng = np.random.default_rng(2)
+    features, places = rng.normal(size=(12, 3)), np.arange(12)
+    design = {"features": features, "weights": np.ones(12), "offsets": np.zeros(12), "x": None}
+    regression = {"prior": "learned", "fit_intercept": True, "standardise": True}
+    regression |= {"threshold": None, "warm_start": False, "random_state": 0, "weight_": 0.5}
+    regression |= {"X": features, "sample_weight": np.ones(12)}
     return {
         "IPLA": steps | moves,
         "PGD": steps | moves,
@@ -257,6 +280,34 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
         | {"start_per_replicate": False, "pair": False, "burn_in": 0, "save": None}
         | {"callbacks": (), "progress": False, "chunk_size": None, "weight_": 1.0}
         | start,
+        "fit": {"model": model, "theta": start["theta"], "x": start["particles"][0]}
+        | {"particles": None, "num_particles": 4, "tolerance": None, "max_steps": 60}
+        | {"max_seconds": None, "key": start["key"], "weight_": 1.0},
+        "extrapolate": {"model": model, "algorithm": algorithm, "num_steps": 8, "burn_in": 2}
+        | start
+        | {"weight_": 0.5},
+        "IRPL": {"step_size": 0.03, "first": 8.0, "change_after": 25.0},
+        "Minibatch": {"scheme": algorithm, "size": 2, "name": "", "control_variate": False}
+        | {"data_rows": True},
+        "BlockGibbs": {"gain": 0.2, "interweave_after": 0.0, "theta_update": "interwoven"},
+        "Select": {"which": np.eye(4) > 0, "shape": (4, 4)},
+        "Sparse": {"matrix": np.eye(3)},
+        "Flattened": {"eigenvalues": _float([1.0, 2.0, 3.0, 4.0]), "shape": (2, 2)}
+        | {"basis": operators.Diagonal(_float([1.0, 2.0, 3.0, 4.0]))},
+        "Factors": {"rows": places % 4, "columns": places // 4, "values": features[:, 0]}
+        | {"shape": (4, 3), "biases": True},
+        "Logistic": {"labels": places % 2} | design,
+        "Multinomial": {"labels": places % 3, "num_classes": 3, "reference": False} | design,
+        "Poisson": {"counts": places, "link": "log"} | design,
+        "deconvolve": {"observed": image, "psf": blur.box(3), "noise": 5.0, "boundary": "reflect"}
+        | {"axes": None, "num_steps": 4, "num_particles": 2, "maximise": False, "seed": 0}
+        | {"progress": False, "weight_": 0.3},
+        "complete": {"observed": np.where(features > 1, np.nan, features), "prior": "factors"}
+        | {"noise": None, "max_rank": 1, "biases": True, "num_steps": 6, "num_particles": 1}
+        | {"seed": 0, "progress": False, "weight_": 0.5},
+        "SparseLinearRegression": regression | {"y": features[:, 0]},
+        "SparseLogisticRegression": regression | {"y": places % 2, "class_weight": None},
+        "SparsePoissonRegression": regression | {"y": places},
         "L1": {"weight": 1.0},
         "Box": {"lower": 0.0, "upper": 1.0},
         "ElasticNet": {"l1": 1.0, "l2": 1.0},
@@ -369,7 +420,7 @@ def targets() -> list[Target]:
         name = full.rsplit(".", 1)[1]
         arguments = dict(valid.get(full, valid.get(name, {})))
         weight = arguments.pop("weight_", 1.0)
-        if name in ("TVDenoiser", "TVDeconvolution"):
+        if name in ESTIMATORS:
             call = functools.partial(_estimate, name)
         if name == "separable_sum":
             call = _positional(call)
