@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 import pipla
 import pipla.algorithms
@@ -281,7 +282,7 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
         | {"callbacks": (), "progress": False, "chunk_size": None, "weight_": 1.0}
         | start,
         "fit": {"model": model, "theta": start["theta"], "x": start["particles"][0]}
-        | {"particles": None, "num_particles": 4, "tolerance": None, "max_steps": 60}
+        | {"particles": None, "num_particles": 4, "tolerance": None, "max_steps": 300}
         | {"max_seconds": None, "key": start["key"], "weight_": 1.0},
         "extrapolate": {"model": model, "algorithm": algorithm, "num_steps": 8, "burn_in": 2}
         | start
@@ -291,13 +292,15 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
         | {"data_rows": True},
         "BlockGibbs": {"gain": 0.2, "interweave_after": 0.0, "theta_update": "interwoven"},
         "Select": {"which": np.eye(4) > 0, "shape": (4, 4)},
-        "Sparse": {"matrix": np.eye(3)},
+        "Sparse": {"matrix": sparse.eye_array(3)},
         "Flattened": {"eigenvalues": _float([1.0, 2.0, 3.0, 4.0]), "shape": (2, 2)}
         | {"basis": operators.Diagonal(_float([1.0, 2.0, 3.0, 4.0]))},
         "Factors": {"rows": places % 4, "columns": places // 4, "values": features[:, 0]}
         | {"shape": (4, 3), "biases": True},
         "Logistic": {"labels": places % 2} | design,
-        "Multinomial": {"labels": places % 3, "num_classes": 3, "reference": False} | design,
+        "Multinomial": {"labels": places % 3, "num_classes": 3, "reference": False}
+        | design
+        | {"offsets": np.zeros((12, 3))},
         "Poisson": {"counts": places, "link": "log"} | design,
         "deconvolve": {"observed": image, "psf": blur.box(3), "noise": 5.0, "boundary": "reflect"}
         | {"axes": None, "num_steps": 4, "num_particles": 2, "maximise": False, "seed": 0}

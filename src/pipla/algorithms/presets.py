@@ -182,7 +182,14 @@ def RPL(
         "theta_noise": False,
     } | dict(options)
     scheme = _preset(ExponentialFlow, "RPL", step_size, chosen)
-    return Annealed(scheme, number(first), number(change_after), name="RPL")
+    return _annealed(scheme, first, change_after, "RPL")
+
+
+def _annealed(scheme: Langevin, first: Number, change_after: Number, name: str) -> Annealed:
+    # Before equinox sees them: it cannot flatten every odd value.
+    _checks.positive("first", first)
+    _checks.positive("change_after", change_after)
+    return Annealed(scheme, number(first), number(change_after), name=name)
 
 
 def IRPL(
@@ -204,7 +211,7 @@ def IRPL(
         "theta_noise": False,
     } | dict(options)
     scheme = _preset(ExponentialFlow, "IRPL", step_size, chosen)
-    return Annealed(scheme, number(first), number(change_after), name="IRPL")
+    return _annealed(scheme, first, change_after, "IRPL")
 
 
 def SKROCK(

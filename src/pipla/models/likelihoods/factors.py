@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from pipla import _checks, _trees
 from pipla.models.likelihoods.base import Likelihood, Scalar
+from pipla.operators._arguments import integers
 
 #: Standard deviations are learned down to this share of the spread of the values; below, the
 #: potential of a perfect fit, or of an empty column, has no minimum.
@@ -113,7 +114,10 @@ class Factors(Likelihood):
         _checks.finite("values", found)
         if found.ndim != 1 or not found.size:
             raise ValueError(f"values must be a vector of observations, got shape {found.shape}.")
-        count, width = (_checks.integer("shape", number, least=1) for number in shape)
+        sizes = integers("shape", shape, least=1)
+        if len(sizes) != 2:
+            raise ValueError(f"shape must be two numbers, rows and columns; got {sizes}.")
+        count, width = sizes
         self.row_indices = _indices("rows", rows, found.size, count)
         self.column_indices = _indices("columns", columns, found.size, width)
         self.values = found
