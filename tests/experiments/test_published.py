@@ -101,7 +101,10 @@ AUTHORS = Path(os.environ.get("PIPLA_DATA", Path(__file__).parents[3] / "shared"
     not (AUTHORS / "logistic_laplace.npz").is_file(), reason="the authors' data are not available"
 )
 def test_published_pipula_is_biased_and_the_corrected_one_is_not_on_the_authors_data(monkeypatch):
-    """E3 in practice: independent prototypes gave -5.4 and -4.7; the maximiser is -4.61."""
+    """E3 in practice: independent prototypes gave -5.4 and -4.7; the maximiser is -4.61.
+
+    Both runs have the same noise, so that their difference varies by .01 only.
+    """
     monkeypatch.setenv("PIPLA_DATA", str(AUTHORS))
     problem = pipla.problems.logistic(authors=True)
     published, corrected = (
@@ -110,15 +113,15 @@ def test_published_pipula_is_biased_and_the_corrected_one_is_not_on_the_authors_
             pipla.PIPULA(0.03),
             theta=problem.truth,
             particles=problem.particles(jax.random.key(1), 50, jnp.asarray(problem.truth)),
-            num_steps=20_000,
+            num_steps=4_000,
             key=jax.random.key(0),
             save=pipla.Save(moments_every=None),
             check=False,
         ).theta
         for model in (doubled(problem.model), problem.model)
     )
-    assert published == pytest.approx(-5.45, abs=0.1)
-    assert corrected == pytest.approx(-4.75, abs=0.1)
+    assert published - corrected == pytest.approx(-0.7, abs=0.05)
+    assert corrected == pytest.approx(-4.75, abs=0.2)  # five Monte-Carlo errors
 
 
 # E1: the proximal point is scaled, not the displacement. #
