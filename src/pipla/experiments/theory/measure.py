@@ -216,7 +216,7 @@ def smoothing(budget: Budget, name: str) -> Measured:
         bounds = [kink.proved_bound(lam) for lam in lams]
     else:
         joint = name == "toy, joint prox"
-        dimension, lams = (3, np.array([0.8, 0.4, 0.2, 0.1])) if joint else (50, lams)
+        dimension, lams = (3, lams / 16) if joint else (50, lams)
         y = minimisers.observations(dimension)
         exact = minimisers.partial_maximiser(y, 0.0)
         maximiser = minimisers.joint_maximiser if joint else minimisers.partial_maximiser

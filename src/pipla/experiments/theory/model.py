@@ -129,9 +129,9 @@ def huber(weight: float, smoothing: float) -> Callable[[NDArray], NDArray]:
     return value
 
 
-def nodes(kinks: tuple[float, ...], reach: float) -> tuple[NDArray, NDArray]:
-    """Gauss-Legendre nodes and weights on [-reach, reach], with panels between the kinks."""
-    place, weight = np.polynomial.legendre.leggauss(NODES)
+def nodes(kinks: tuple[float, ...], reach: float, count: int = NODES) -> tuple[NDArray, NDArray]:
+    """Gauss-Legendre nodes and weights on [-reach, reach], `count` between two kinks."""
+    place, weight = np.polynomial.legendre.leggauss(count)
     ends = np.unique([-reach, *kinks, reach])
     half = np.diff(ends) / 2
     middle = (ends[1:] + ends[:-1]) / 2
