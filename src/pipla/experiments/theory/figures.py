@@ -64,8 +64,8 @@ def _bounds(results: Results[Any]) -> Figure | None:
 
 
 def _terms(results: Results[Any]) -> Figure | None:
-    kinds = ("concentration", "convergence", "discretisation")
-    kinds = tuple(kind for kind in kinds if _rows(results, kind))
+    known = ("concentration", "convergence", "discretisation")
+    kinds = [kind for kind in known if _rows(results, kind)]
     if not kinds:
         return None
     figure, axes = new_figure(len(kinds), width=3.6 * len(kinds), height=3.4)

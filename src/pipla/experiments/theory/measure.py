@@ -143,15 +143,16 @@ def concentration(budget: Budget, name: str) -> Measured:
 def convergence(budget: Budget, name: str) -> Measured:
     """How fast two copies with the same noise come together, in units of log(1 - mu gamma)."""
     step_size, smoothing = _one_setting(name)
-    count, runs = budget.particles[-1], []
-    far = [PROBLEM.slow_start(distance) for distance in (40.0, 20.0)]
-    for theta, x in far:
-        runs.append(_run(budget, [_algorithm(name, step_size, smoothing)], count, theta, x))
     mu = float(np.linalg.eigvalsh(PROBLEM.hessian())[0])
     rate = -math.log1p(-mu * step_size)
     # While the nearer copy is far from the kinks: g2 is linear there.
     steps = max(int(math.log(4.0) / rate), 2)
-    apart = np.abs(runs[0].trace[0] - runs[1].trace[0])[:, :steps]
+    count, runs = budget.particles[-1], []
+    far = [PROBLEM.slow_start(distance) for distance in (40.0, 20.0)]
+    for theta, x in far:
+        algorithm = _algorithm(name, step_size, smoothing)
+        runs.append(_run(budget._replace(num_steps=steps), [algorithm], count, theta, x))
+    apart = np.abs(runs[0].trace[0] - runs[1].trace[0])
     n = np.arange(1, steps + 1)
     slopes = np.array([np.polyfit(n, np.log(each), 1)[0] for each in apart]) / rate
     power = 1.0 if name in ("MYIPLA", "MYPGD") else 0.5
@@ -163,7 +164,7 @@ def convergence(budget: Budget, name: str) -> Measured:
         float(slopes.mean()),
         float(slopes.std(ddof=1) / math.sqrt(len(slopes))),
         -power,
-        runs=(count, budget.num_steps, budget.replicates),
+        runs=(count, steps, budget.replicates),
         seconds=sum(each.seconds for each in runs),
         compile_seconds=sum(each.compile_seconds for each in runs),
     )
