@@ -43,7 +43,7 @@ def command(
     """
     from pipla.report.numbers import paragraph
     from pipla.tuning import theory
-    from pipla.tuning.theory.assumptions import stated
+    from pipla.tuning.theory.requirements import stated
 
     names = _algorithms(algorithm)
     constants = theory.Constants(
@@ -160,7 +160,7 @@ def _assumptions(found: Sequence[tuple[str, str, str, bool | None, str]]) -> lis
 def _complexity(version: str, error: float, dim_theta: int, dim_x: int) -> list[str]:
     """The table of orders, and their values with the constant 1."""
     from pipla.report.numbers import aligned, paragraph
-    from pipla.tuning.theory.complexity import COLUMNS, complexity
+    from pipla.tuning.theory.orders import COLUMNS, complexity
 
     title = {
         "published": "Orders as published [tab:comparison_table], and their values at this error "

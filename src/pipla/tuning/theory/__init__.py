@@ -3,7 +3,6 @@
 `docs/theory.md` derives what the paper leaves open or gets wrong.
 """
 
-from pipla.tuning.theory.assumptions import Assumption, assumptions
 from pipla.tuning.theory.bounds import (
     ALGORITHMS,
     TERMS,
@@ -13,10 +12,11 @@ from pipla.tuning.theory.bounds import (
     bound,
     conditions,
 )
-from pipla.tuning.theory.complexity import Needs, Order, complexity
 from pipla.tuning.theory.constants import Constants, Numbers, measured
+from pipla.tuning.theory.orders import Needs, Order, complexity
 from pipla.tuning.theory.planning import Plan, PlanRefusedError, plan
 from pipla.tuning.theory.published import published_bound
+from pipla.tuning.theory.requirements import Assumption, assumptions
 
 __all__ = [
     "ALGORITHMS",
