@@ -233,6 +233,33 @@ _SLOPES = (
 )
 
 
+def _findings(results: Results[TheoryRow]) -> list[Text]:
+    """Whether errors are below bounds, and whether terms scale at least as their formulas."""
+    found = []
+    errors = [row for row in results.rows if row.quantity == "error and bound"]
+    if errors:
+        number, worst = (
+            sum(row.comparisons for row in errors),
+            max(row.worst or 0 for row in errors),
+        )
+        verdict = "all below" if worst <= 1 else "NOT all below"
+        found.append(
+            f"{number} measured errors are {verdict} their bounds; the largest ratio is "
+            f"{worst:.3g}."
+        )
+    for row in results.rows:
+        if row.slope is None or row.slope_in_bound is None or row.slope_stderr is None:
+            continue
+        behind = abs(row.slope_in_bound) - abs(row.slope)
+        # Two standard errors, and a hundredth for what is not a power law.
+        if behind > 2 * row.slope_stderr + 0.01:
+            found.append(
+                f"{row.subject}, {row.quantity}: the slope {row.slope:.3f} is weaker than that of "
+                f"the formula, {row.slope_in_bound:.2f}."
+            )
+    return [Text(sentence) for sentence in found]
+
+
 def _entry(
     method: Callable[[Budget, str], Measured], subject: str, detail: str, note: str = ""
 ) -> TheoryEntry:
@@ -270,5 +297,6 @@ THEORY = TheoryExperiment(
         "tiny": TheoryPreset(4, 60, (2, 8)),
     },
     figures=figures.theory_figures,
+    findings=_findings,
     errata=("E15", "E16", "E19", "E20"),
 )
