@@ -266,6 +266,17 @@ def test_constants_are_checked(arguments, words):
         plan(0.1, 1.0, 2.0, 1, 1, algorithm="PGD")
 
 
+def test_odd_numbers_are_refused_in_a_sentence():
+    with pytest.raises(theory.PlanRefusedError, match="beyond the range of floats"):
+        plan(1e-30, 1e-90, 1e90, 1, 50, algorithm="MYPGD")
+    with pytest.raises(TypeError, match="num_particles must be an integer, got 2.5"):
+        plan(0.1, 1.0, 2.0, 1, 1, num_particles=2.5)
+    with pytest.raises(TypeError, match=r"numbers must be Numbers\(...\), got 3"):
+        bound("PIPGLA", MODEL, 3)
+    with pytest.raises(ValueError, match="smoothing must be a number for MYIPLA, got None"):
+        bound("MYIPLA", MODEL, Numbers(0.1, None, 3, 3))
+
+
 # The comparison tables: what the errata say, shown on the bounds themselves. #
 
 

@@ -96,6 +96,12 @@ def bound(
     """
     _checks.choice("algorithm", algorithm, ALGORITHMS)
     _checks.choice("proof", proof, ("entropy", "coupling"))
+    for name, value, kind in (
+        ("constants", constants, Constants),
+        ("numbers", numbers, Numbers),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be {kind.__name__}(...), got {_checks.show(value)}.")
     check_conditions(algorithm, constants, numbers)
     if algorithm == "MYIPLA":
         return myipla(constants, numbers, proof)

@@ -92,7 +92,26 @@ def plan(
     )
     if algorithm == "PIPULA" and smoothing is not None:
         raise ValueError("smoothing: PIPULA has none of its own; its prox takes the step size.")
+    if num_particles is not None:
+        num_particles = _checks.integer("num_particles", num_particles, least=1, most=10**18)
     given = _Given(step_size, smoothing, num_particles)
+    try:
+        return _cheapest(algorithm, constants, error, given)
+    except (OverflowError, ZeroDivisionError) as problem:
+        raise PlanRefusedError(
+            f"{algorithm}: numbers for an error of {error:g} are beyond the range of floats."
+        ) from problem
+
+
+@dataclasses.dataclass(frozen=True)
+class _Given:
+    step_size: float | None
+    smoothing: float | None
+    num_particles: int | None
+
+
+def _cheapest(algorithm: str, constants: Constants, error: float, given: _Given) -> Plan:
+    """The plan with the fewest evaluations among all divisions of the error."""
     best: Plan | None = None
     broken: ConditionError | None = None
     nearest: Bound | None = None
@@ -112,13 +131,6 @@ def plan(
     if best is None:
         raise PlanRefusedError(str(broken) if nearest is None else _too_large(nearest, error))
     return best
-
-
-@dataclasses.dataclass(frozen=True)
-class _Given:
-    step_size: float | None
-    smoothing: float | None
-    num_particles: int | None
 
 
 def _candidates(
