@@ -44,7 +44,7 @@ class TheoryEntry(Entry):
 
     @property
     def label(self) -> str:
-        return f"{self.subject}, {self.detail}"
+        return self.detail if self.subject in self.detail else f"{self.subject}, {self.detail}"
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -271,7 +271,7 @@ _MODELS = {
     "quadratic + l1": "",
     "toy, prox over x": "",
     "toy, joint prox": "",
-    "one-sided kink": "the paper's bound for it is too small by a factor of about 60 (E20)",
+    "one-sided kink": "the paper's bound for it is too small by a factor of 50 to 60 (E20)",
 }
 
 THEORY = TheoryExperiment(

@@ -103,6 +103,9 @@ def _minimisers(results: Results[Any]) -> Figure | None:
         if paper is not None:
             axis.plot(x, paper, ":", color="C3", label="the paper's bound")
         axis.set(xscale="log", yscale="log", title=row.subject, xlabel=r"smoothing $\lambda$")
+        assert x is not None
+        axis.set_xticks(x[::2], [f"{value:.2g}" for value in x[::2]])
+        axis.set_xticks([], minor=True)
         axis.legend(fontsize="x-small")
     axes[0].set_ylabel(r"$|\theta^*_\lambda - \theta^*|$")
     text = (
@@ -117,7 +120,7 @@ def _chaos(results: Results[Any]) -> Figure | None:
     rows = _rows(results, "propagation of chaos")
     if not rows:
         return None
-    figure, (axis,) = new_figure(1, width=5.0)
+    figure, (axis,) = new_figure(1, width=9.0)
     row = rows[0]
     x, y, stderr = (results.curve(row, name) for name in ("x", "y", "se"))
     assert x is not None
