@@ -92,7 +92,7 @@ def bound(
         >>> model = Constants(mu=1.0, lipschitz=2.0, dim_theta=1, dim_x=4)
         >>> found = bound("PIPGLA", model, Numbers(1e-4, None, 1000, 200_000))
         >>> print(f"{found.total:.3f}")
-        0.079
+        0.077
     """
     _checks.choice("algorithm", algorithm, ALGORITHMS)
     _checks.choice("proof", proof, ("entropy", "coupling"))

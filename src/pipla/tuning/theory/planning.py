@@ -81,7 +81,7 @@ def plan(
     Example:
         >>> found = plan(0.5, mu=1.0, lipschitz=2.0, dim_theta=1, dim_x=4)
         >>> print(f"{found.bound.total:.2f}, {found.numbers.num_particles} particles")
-        0.50, 40 particles
+        0.50, 20 particles
     """
     _checks.choice("algorithm", algorithm, ALGORITHMS)
     error = _checks.real("error", error)
