@@ -478,6 +478,19 @@ def test_smoothing_moves_the_maximiser_by_order_one_or_two():
         assert distance < kink.proved_bound(lam)
 
 
+def test_smoothing_moves_the_maximiser_by_less_than_its_term():
+    rng, ratios = np.random.default_rng(0), []
+    for _ in range(12):
+        coupling, ridge, weight = rng.uniform(0.1, 3, size=3)
+        problem = QuadraticL1(tuple(3 * rng.normal(size=3)), coupling, ridge, weight)
+        constants = problem.constants(0.0, np.zeros(3), 0.0)
+        for lam in (0.01, 0.3, 3.0):
+            moved = abs(problem.maximiser(lam) - problem.maximiser(0.0))
+            step = 0.1 / (constants.stiffness(lam) + constants.mu)
+            ratios.append(moved / bound("MYPGD", constants, Numbers(step, lam, 1, 1))["smoothing"])
+    assert 0.05 < max(ratios) <= 1
+
+
 def test_the_joint_prox_moves_the_maximiser_at_the_rate_of_the_formula():
     y = minimisers.observations(3)
     exact = minimisers.partial_maximiser(y, 0.0)
