@@ -144,7 +144,7 @@ def test_readme_lists_every_algorithm_and_every_term():
     text = README.read_text(encoding="utf-8")
     to_subclass = {"ClosedForm", "Fixed", "Iterative", "SoftThreshold", "Solution", "Term", "Zero"}
     calculus = {"On", "Scaled", "Sum", "Translated"}
-    types = {"Hyperparameter", "Number", "Scalar"}
+    types = {"Hyperparameter", "Number", "Regularity", "Scalar"}
     classes = {name for name in pipla.prox.__all__ if name[0].isupper()}  # not the helpers
     terms = classes - to_subclass - calculus - types
     algorithms = {name for name in pipla.__all__ if name.isupper()}

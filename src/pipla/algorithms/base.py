@@ -100,7 +100,7 @@ class Condition(NamedTuple):
     """A range in which theory wants a number, and its source."""
 
     name: str
-    value: Array
+    value: Number
     low: float
     high: float
     source: str
@@ -110,6 +110,19 @@ class Condition(NamedTuple):
     def holds(self) -> bool:
         """Whether the number is in the range, up to the accuracy of the power iteration."""
         return self.low / SLACK <= float(self.value) <= self.high * SLACK
+
+    @property
+    def holds_exactly(self) -> bool:
+        """Whether the number is in the range, up to rounding: where constants are not measured."""
+        return self.low * (1 - 1e-9) <= float(self.value) <= self.high * (1 + 1e-9)
+
+    def sentence(self, where: str = "") -> str:
+        """In what way the number is out of the range; `where` is where the constant is from."""
+        reason = f"({self.source}, with {self.constant}{where and ' ' + where})"
+        if self.low == 0:
+            return f"{self.name} = {float(self.value):.4g} exceeds {self.high:.4g} {reason}"
+        ends = f"[{self.low:.4g}, {self.high:.4g}]"
+        return f"{self.name} = {float(self.value):.4g} is outside {ends} {reason}"
 
 
 class Algorithm(eqx.Module, Generic[StateT]):

@@ -9,6 +9,7 @@ import jax
 from jaxtyping import Array
 
 from pipla import _checks
+from pipla.algorithms import theorems
 from pipla.algorithms.base import Condition, Geometry, given, number, register
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
@@ -68,11 +69,6 @@ class EnvelopeEuler(Langevin):
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         curvature = geometry.curvature(self.moving_scale)
-        largest, margin = float(curvature.largest), max(float(curvature.smallest), 0.0)
-        stiffness = largest + 1 / float(given("smoothing", self.smoothing))
-        if self.theta_noise:
-            high, source = 1 / stiffness, "theorem MYIPLA: step_size < 1/(L + 1/smoothing)"
-        else:
-            high = 1 / (stiffness + margin)
-            source = "theorem MYPGD: step_size <= 1/(L + 1/smoothing + mu)"
-        return [Condition("step_size", self.gamma, 0.0, high, source, f"L = {largest:.4g}")]
+        theorem = theorems.myipla if self.theta_noise else theorems.mypgd
+        smoothing = given("smoothing", self.smoothing)
+        return theorem(self.gamma, smoothing, float(curvature.largest), float(curvature.smallest))

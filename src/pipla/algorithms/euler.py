@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 from pipla import _trees
+from pipla.algorithms import theorems
 from pipla.algorithms.base import Condition, Geometry, register
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
@@ -50,11 +51,5 @@ class Euler(Langevin):
         return None
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
-        return [below_inverse(self, geometry, "IPLA: step_size <= 1/L")]
-
-
-def below_inverse(scheme: Langevin, geometry: Geometry, source: str) -> Condition:
-    r"""$\gamma \le 1/L$, a condition that several schemes share."""
-    largest = float(geometry.curvature(scheme.moving_scale).largest)
-    high = 1 / largest if largest > 0 else float("inf")
-    return Condition("step_size", scheme.gamma, 0.0, high, source, f"L = {largest:.4g}")
+        largest = float(geometry.curvature(self.moving_scale).largest)
+        return [theorems.below_inverse(self.gamma, largest, "IPLA: step_size <= 1/L")]

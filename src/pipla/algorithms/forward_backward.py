@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
+from pipla.algorithms import theorems
 from pipla.algorithms.base import Condition, Geometry, number, register
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
@@ -74,20 +75,9 @@ class ForwardBackward(Langevin):
         return {"step_size": min(float(self.smoothing), 0.98 / stiffness)}
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
-        source = (
-            "theorem PIPGLA: step_size <= 1/L and "
-            "step_size <= smoothing <= step_size/(1 - mu step_size)"
-        )
         curvature = geometry.curvature(self.moving_scale)
         largest, smallest = float(curvature.largest), float(curvature.smallest)
-        high = 1 / largest if largest > 0 else float("inf")
-        found = [Condition("step_size", self.gamma, 0.0, high, source, f"L = {largest:.4g}")]
-        if self.smoothing is not None:
-            gamma = float(self.gamma)
-            high = gamma / (1 - min(max(smallest * gamma, 0.0), 0.999))
-            constant = f"mu = {smallest:.4g}"
-            found.append(Condition("smoothing", self.smoothing, gamma, high, source, constant))
-        return found
+        return theorems.pipgla(self.gamma, self.smoothing, largest, smallest)
 
 
 def mirror_images(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipla import _trees
+from pipla.algorithms import theorems
 from pipla.algorithms.base import Condition, Geometry, register
-from pipla.algorithms.euler import below_inverse
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
@@ -44,6 +44,5 @@ class FullProx(Langevin):
         )
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
-        # The corollary's 2/mu is for the exact prox of U; the linearised one steps along g1.
-        source = "PIPULA with g1 linearised: step_size <= 1/L"
-        return [below_inverse(self, geometry, source)]
+        largest = float(geometry.curvature(self.moving_scale).largest)
+        return theorems.pipula(self.gamma, largest)

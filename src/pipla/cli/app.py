@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pipla._extras import MissingExtraError
-from pipla.cli import complete, deblur, demo, denoise, experiment, inpaint, regress, zoo
+from pipla.cli import complete, deblur, demo, denoise, experiment, inpaint, regress, theory, zoo
 
 app = typer.Typer(
     help="Maximum marginal likelihood in latent variable models with kinks.",
@@ -77,6 +77,7 @@ app.command("denoise")(one_line_errors(denoise.command))
 app.command("inpaint")(one_line_errors(inpaint.command))
 app.command("regress")(one_line_errors(regress.command))
 app.command("report")(one_line_errors(experiment.report))
+app.command("theory")(one_line_errors(theory.command))
 experiments.command("list")(one_line_errors(experiment.list_all))
 experiments.command("run")(one_line_errors(experiment.run))
 experiments.command("compare")(one_line_errors(experiment.compare))

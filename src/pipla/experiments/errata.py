@@ -26,4 +26,13 @@ SENTENCES = {
     "likelihood; only lam = gamma is consistent. In deblurring theta relaxes in a Langevin time of "
     "about 3 exp(-2 theta), some 100000 steps of size .01: 3000 steps show the transient. And "
     "theta's noise sqrt(2 gamma/N) beside a gradient divided by d never lets it settle.",
+    "E15": "PIPGLA's complexity is misstated: a step contracts by at least sqrt(1 - gamma mu), "
+    "with gamma of order eps²/d_x, so the steps are of order d_x eps^-2 log(1/eps); and lam must "
+    "lie between gamma and gamma/(1 - mu gamma).",
+    "E16": "A hidden 1/lam: the constants of MYPGD and MYIPLA grow with L + 1/lam, the Lipschitz "
+    "constant of the smoothed gradient, while lam falls with the error.",
+    "E19": "The corollary on PIPULA assumes that U is Lipschitz and strongly convex, which no "
+    "function is. The bound here has another proof, and order gamma^(1/4).",
+    "E20": "The bound on the distance of the maximisers expands the prox in powers of lam, which "
+    "fails within lam of a kink: at a one-sided kink that adds a term of first order.",
 }

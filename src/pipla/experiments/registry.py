@@ -12,6 +12,7 @@ from pipla.experiments.base import AnyExperiment, Entry, Preset
 from pipla.experiments.completion import checkerboard, ratings
 from pipla.experiments.images import benchmark, deblurring
 from pipla.experiments.results import Results, Row
+from pipla.experiments.theory.experiment import THEORY
 from pipla.experiments.theta import logistic, logistic_figures, toy
 
 _EXPERIMENTS: tuple[AnyExperiment, ...] = (
@@ -25,6 +26,7 @@ _EXPERIMENTS: tuple[AnyExperiment, ...] = (
     benchmark.BENCHMARK,
     checkerboard.MATRIX_COMPLETION,
     ratings.RATINGS,
+    THEORY,
 )
 _BY_NAME = {experiment.name: experiment for experiment in _EXPERIMENTS}
 

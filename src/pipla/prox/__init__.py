@@ -7,7 +7,7 @@
 | `L1`, `SquaredL2`, `ElasticNet`, `GroupLasso`, `NuclearNorm`, `TotalVariation`, `HardTanh` | penalties on x alone |
 | `Box`, `NonNegative`, `Simplex` | constraints on x alone |
 | `2.0 * term`, `term.translate(shift)`, `term.on(theta=..., x=...)`, `first + second` | the calculus |
-| `ClosedForm`, `Iterative`, `Fixed`, `SoftThreshold`; `Term`, `Solution`, `Scalar` | what a new term subclasses; types |
+| `ClosedForm`, `Iterative`, `Fixed`, `SoftThreshold`; `Term`, `Solution`, `Regularity`, `Scalar` | what a new term subclasses; types |
 | `hyperparameter`, `Hyperparameter`, `Number`, `check_positive`, `check_nonnegative` | the numbers of a new term, and checks of them |
 | `operands`, `require_floating`, `require_smoothing`, `require_smoothings` | checks of what its maps are applied to |
 
@@ -31,6 +31,7 @@ from pipla.prox.combine import On, Scaled, Sum, Translated, separable_sum
 from pipla.prox.constraints import Box, NonNegative, Simplex
 from pipla.prox.location import GaussianLocation, LaplaceLocation
 from pipla.prox.norms import L1, ElasticNet, GroupLasso, NuclearNorm, SoftThreshold, SquaredL2
+from pipla.prox.regularity import Regularity
 from pipla.prox.strength import LaplaceScale, NuclearStrength, Strength
 from pipla.prox.total_variation import TotalVariation, TVStrength
 from pipla.prox.uniform import UniformBox, UniformLogBox
@@ -53,6 +54,7 @@ __all__ = [
     "NuclearStrength",
     "Number",
     "On",
+    "Regularity",
     "Scalar",
     "Scaled",
     "Simplex",

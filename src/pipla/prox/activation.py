@@ -2,14 +2,16 @@ r"""The hard tanh as a penalty: the paper's piecewise linear activation."""
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from pipla._checks import choice
 from pipla.prox.base import Fixed, Scalar
+from pipla.prox.regularity import Regularity
 
 
 class HardTanh(Fixed):
@@ -38,6 +40,9 @@ class HardTanh(Fixed):
 
     def __check_init__(self) -> None:
         choice("approximation", self.approximation, (None, "published"))
+
+    def regularity(self, theta: PyTree, x: Array) -> Regularity:
+        return Regularity(False, math.sqrt(jnp.size(x)))
 
     def penalty(self, x: Array) -> Scalar:
         return jnp.sum(jnp.clip(x, -1, 1))

@@ -32,6 +32,7 @@ from pipla.prox._arguments import (
     require_smoothing,
     require_smoothing_tree,
 )
+from pipla.prox.regularity import Regularity
 
 Scalar = Float[Array, ""]
 
@@ -188,6 +189,10 @@ class Term(eqx.Module):
         """
         return jnp.asarray(jnp.inf, _float_type(x))
 
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        """Whether this term is convex and Lipschitz (`pipla.tuning.theory`); only sizes count."""
+        return Regularity()
+
     def objections(self) -> list[str]:
         """Why theta should not be learned with this term as it is; none for most terms."""
         return []
@@ -306,6 +311,9 @@ class Zero(ClosedForm):
 
     def reach(self) -> list[tuple[Path | None, Path]]:
         return []
+
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        return Regularity(True, 0.0)
 
     def prox(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree

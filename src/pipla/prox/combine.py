@@ -32,6 +32,7 @@ from pipla.prox._arguments import (
     hyperparameter,
 )
 from pipla.prox.base import Iterative, Scalar, Solution, Term
+from pipla.prox.regularity import Regularity, disjoint_sum
 
 
 class Wrapped(Iterative):
@@ -66,6 +67,9 @@ class Wrapped(Iterative):
 
     def objections(self) -> list[str]:
         return self.term.objections()
+
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        return self.term.regularity(theta, x)
 
 
 class Scaled(Wrapped):
@@ -115,6 +119,10 @@ class Scaled(Wrapped):
         return jax.tree.map(
             lambda unit: unit / self.weight.astype(unit.dtype) ** 2, self.term.time_unit(theta, x)
         )
+
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        convex, lipschitz = self.term.regularity(theta, x)
+        return Regularity(convex, None if lipschitz is None else float(self.weight) * lipschitz)
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         largest = self.term.largest_smoothing(theta, x)
@@ -245,6 +253,9 @@ class On(Wrapped):
         own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
         return put_part(super().time_unit(theta, x), self.x, own)
 
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        return self.term.regularity(part("theta", theta, self.theta), part("x", x, self.x))
+
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.largest_smoothing(part("theta", theta, self.theta), part("x", x, self.x))
 
@@ -309,6 +320,9 @@ class Sum(Iterative):
 
     def objections(self) -> list[str]:
         return [sentence for term in self.terms for sentence in term.objections()]
+
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        return disjoint_sum([term.regularity(theta, x) for term in self.terms])
 
     def envelope(self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree) -> Scalar:
         each = (term.envelope(theta, x, lam_theta, lam_x) for term in self.terms)

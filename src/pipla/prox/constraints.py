@@ -14,9 +14,17 @@ from pipla.prox._arguments import (
     require_floating,
 )
 from pipla.prox.base import Fixed, Scalar
+from pipla.prox.regularity import Regularity
 
 
-class Box(Fixed):
+class Constraint(Fixed):
+    """The indicator of a closed convex set."""
+
+    def regularity(self, theta: PyTree, x: Array) -> Regularity:
+        return Regularity(True, None)
+
+
+class Box(Constraint):
     r"""`lower` $\le x_i \le$ `upper`: numbers, or arrays of the shape of x; infinite for no bound.
 
     >>> print(Box(0.0, 1.0).prox(None, jnp.array([-0.2, 0.5, 7.0]), None, 1.0)[1])
@@ -58,7 +66,7 @@ class Box(Fixed):
         return self.lower.astype(x.dtype), self.upper.astype(x.dtype)
 
 
-class NonNegative(Fixed):
+class NonNegative(Constraint):
     r"""$x_i \ge 0$."""
 
     def penalty(self, x: Array) -> Scalar:
@@ -68,7 +76,7 @@ class NonNegative(Fixed):
         return jnp.maximum(x, 0)
 
 
-class Simplex(Fixed):
+class Simplex(Constraint):
     r"""$x_i \ge 0$ and $\sum_i x_i = $ `total`, over all elements of x.
 
     The sum is met up to rounding: `value` is 0 where it is within $4 d\,\varepsilon$ of `total`

@@ -2,6 +2,7 @@ r"""Densities of x whose location theta is learned: Laplace and Gaussian."""
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from pipla.prox._arguments import (
 )
 from pipla.prox._roots.newton import add_up, clipped_root
 from pipla.prox.base import ClosedForm, Scalar, soft
+from pipla.prox.regularity import Regularity
 
 
 class LaplaceLocation(ClosedForm):
@@ -79,6 +81,11 @@ class LaplaceLocation(ClosedForm):
         x = require_floating("x", x, self)
         return self.scale.astype(x.dtype) ** 2
 
+    def regularity(self, theta: Array, x: Array) -> Regularity:
+        r"""$\sqrt{d(d + 1)}/b$: where all signs agree, theta's slope is $d/b$."""
+        size = require_floating("x", x, self).size
+        return Regularity(True, math.sqrt(size * (size + 1)) / float(self.scale))
+
     def prox(
         self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar
     ) -> tuple[Array, Array]:
@@ -131,6 +138,9 @@ class GaussianLocation(ClosedForm):
         r"""The variance $s^2$."""
         x = require_floating("x", x, self)
         return self.scale.astype(x.dtype) ** 2
+
+    def regularity(self, theta: Array, x: Array) -> Regularity:
+        return Regularity(True, None)
 
     def prox(
         self, theta: Array, x: Array, lam_theta: Scalar | None, lam_x: Scalar

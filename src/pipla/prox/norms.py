@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
@@ -27,6 +28,7 @@ from pipla.prox._arguments import (
     require_smoothing,
 )
 from pipla.prox.base import Fixed, Scalar, Solution, soft
+from pipla.prox.regularity import Regularity
 
 
 class SoftThreshold(Fixed):
@@ -68,6 +70,11 @@ class SoftThreshold(Fixed):
         r"""The squared length scale $w^{-2}$."""
         x = require_floating("x", x, self)
         return 1 / self.weight.astype(x.dtype) ** 2
+
+    def regularity(self, theta: PyTree, x: Array) -> Regularity:
+        r"""$w \sqrt k$ for $k$ amplitudes: their gradients are orthogonal unit vectors."""
+        amplitudes = jax.eval_shape(self.amplitudes, require_floating("x", x, self))
+        return Regularity(True, float(self.weight) * math.sqrt(amplitudes.size))
 
 
 class L1(SoftThreshold):
@@ -169,6 +176,9 @@ class SquaredL2(Fixed):
         x = require_floating("x", x, self)
         return 1 / self.weight.astype(x.dtype)
 
+    def regularity(self, theta: PyTree, x: Array) -> Regularity:
+        return Regularity(True, None)
+
 
 class ElasticNet(Fixed):
     r"""$w_1 \sum_i |x_i| + \tfrac{w_2}{2} |x|^2$, either weight possibly 0."""
@@ -194,6 +204,11 @@ class ElasticNet(Fixed):
         r"""The squared length scale $(w_1^2 + w_2)^{-1}$; infinite where both weights are 0."""
         x = require_floating("x", x, self)
         return 1 / (self.l1.astype(x.dtype) ** 2 + self.l2.astype(x.dtype))
+
+    def regularity(self, theta: PyTree, x: Array) -> Regularity:
+        """As `L1` where the quadratic part has weight 0; else not Lipschitz."""
+        size = require_floating("x", x, self).size
+        return Regularity(True, None if self.l2 > 0 else float(self.l1) * math.sqrt(size))
 
 
 def euclidean(x: Array, axis: int | tuple[int, ...]) -> Array:

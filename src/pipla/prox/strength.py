@@ -32,6 +32,7 @@ from pipla.prox._arguments import (
 from pipla.prox._roots.strength import MAX_STEPS, StrengthEquation, strength_root
 from pipla.prox.base import Iterative, Scalar, Solution, Term, soft
 from pipla.prox.norms import L1, NuclearNorm, SoftThreshold
+from pipla.prox.regularity import Regularity
 
 #: A joint prox: (theta, x, lam_theta, lam_x) -> (theta, x).
 JointProx = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
@@ -111,6 +112,10 @@ class Strength(Iterative):
         # Where the penalty is 0, so is the product, although the weight may have overflowed.
         value = jnp.exp(jnp.where(total > 0, exponent, 0)) * total
         return value - self._degrees(x) * exponent if self.normalised else value
+
+    def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
+        """Neither: $e^{r\\theta} R(x)$ grows faster than linearly, and is not convex (E7)."""
+        return Regularity(False, None)
 
     @property
     def has_closed_form(self) -> bool:

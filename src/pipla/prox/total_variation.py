@@ -3,11 +3,13 @@ r"""Total variation of signals, images and volumes, fixed or with a learned stre
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from pipla._checks import boolean, integer
@@ -27,6 +29,7 @@ from pipla.prox._kernels.tv import native_solver, native_value
 from pipla.prox._roots.newton import add_up
 from pipla.prox.base import Iterative, Scalar, Solution
 from pipla.prox.norms import euclidean
+from pipla.prox.regularity import Regularity
 from pipla.prox.strength import Strength
 
 #: Iterations between two evaluations of the duality gap, which costs about one iteration.
@@ -118,6 +121,22 @@ class TotalVariation(Iterative):
         r"""The squared length scale $w^{-2}$."""
         x = require_floating("x", x, self)
         return 1 / self.weight.astype(x.dtype) ** 2
+
+    def regularity(self, theta: PyTree, x: Array) -> Regularity:
+        r"""Anisotropic: the gradient at a checkerboard, where each difference counts fully.
+
+        Isotropic: the bound $w |D| \sqrt d \le w \sqrt{4 a d}$ for $a$ axes.
+        """
+        x = require_floating("x", x, self)
+        axes = self._axes(x)
+        if self.isotropic:
+            return Regularity(True, float(self.weight) * math.sqrt(4 * len(axes) * x.size))
+        degrees = np.zeros(x.shape)
+        for axis in axes:
+            place = np.arange(x.shape[axis])
+            each = 2.0 - (place == 0) - (place == x.shape[axis] - 1)
+            degrees += np.expand_dims(each, tuple(i for i in range(x.ndim) if i != axis))
+        return Regularity(True, float(self.weight) * float(np.linalg.norm(degrees)))
 
     def warm_start(self, theta: PyTree, x: Array) -> tuple[Array, ...]:
         x = require_floating("x", x, self)

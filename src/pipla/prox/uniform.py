@@ -15,6 +15,7 @@ from pipla._checks import choice
 from pipla.prox._arguments import operands, require_smoothing, require_smoothings
 from pipla.prox._roots.segments import first_root, segments
 from pipla.prox.base import ClosedForm, Scalar
+from pipla.prox.regularity import Regularity
 
 #: E18, for both classes.
 UNSOUND = (
@@ -50,6 +51,9 @@ class UniformBox(ClosedForm):
 
     def __check_init__(self) -> None:
         choice("approximation", self.approximation, (None, "published"))
+
+    def regularity(self, theta: Array, x: Array) -> Regularity:
+        return Regularity(False, None)
 
     def objections(self) -> list[str]:
         return [UNSOUND.format(type(self).__name__)]
@@ -102,6 +106,9 @@ class UniformLogBox(ClosedForm):
     It always exists: $E \le 0$ at $\eta - \lambda_\theta d$, and $E > 0$ at any larger $u_0$
     whose box contains x.
     """
+
+    def regularity(self, theta: Array, x: Array) -> Regularity:
+        return Regularity(False, None)
 
     def objections(self) -> list[str]:
         return [UNSOUND.format(type(self).__name__)]

@@ -6,7 +6,7 @@ import warnings
 
 from jaxtyping import PyTree
 
-from pipla.algorithms.base import Algorithm, Condition, Geometry, checked_algorithm
+from pipla.algorithms.base import Algorithm, Geometry, checked_algorithm
 from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry, objections
 
@@ -34,7 +34,7 @@ def broken_conditions(
 def broken_at(algorithm: Algorithm, geometry: Geometry, where: str = "at the start") -> list[str]:
     """The same for an algorithm that has all its numbers, with what was measured already."""
     broken = (each for each in algorithm.conditions(geometry) if not each.holds)
-    return [_sentence(condition, where) for condition in broken]
+    return [condition.sentence(where) for condition in broken]
 
 
 def warn_broken(algorithm: Algorithm, geometry: LocalGeometry) -> None:
@@ -49,11 +49,3 @@ def warn_broken(algorithm: Algorithm, geometry: LocalGeometry) -> None:
             TheoryWarning,
             stacklevel=3,
         )
-
-
-def _sentence(condition: Condition, where: str) -> str:
-    name, value, low, high, source, constant = condition
-    reason = f"({source}, with {constant} {where})"
-    if low == 0:
-        return f"{name} = {float(value):.4g} exceeds {high:.4g} {reason}"
-    return f"{name} = {float(value):.4g} is outside [{low:.4g}, {high:.4g}] {reason}"

@@ -1,0 +1,1 @@
+"""The theorems against measurements: bounds, minimisers, propagation of chaos."""
