@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipla.regression._chains import GlmChain, LinearChain, LinearData, MultinomialChain
+from pipla.regression._chains import LEVEL_VARIANCE, GlmChain, LinearChain, LinearData, MultinomialChain
 from pipla.regression._design import Design, design_of
 from pipla.regression._learned import CHAINS, Posterior, Progress, sample
+from pipla.regression._stacking import Labels, Mode, stacked
 from pipla.regression._state import Prior
 
 #: Half of the width of a 95 % interval, in standard errors.
@@ -28,6 +29,7 @@ class Answer(NamedTuple):
         doubts: what speaks against the answer, one sentence each.
         fit: the `Posterior` or the `pipla.Fit` that this comes from.
         state: where a warm start resumes.
+        mode: the second prediction of labels, where there is one.
     """
 
     mean: np.ndarray
@@ -41,6 +43,7 @@ class Answer(NamedTuple):
     doubts: tuple[str, ...]
     fit: Any
     state: Any
+    mode: Mode | None = None
 
 
 class Task(NamedTuple):
@@ -148,7 +151,13 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
     found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress)
     errors = np.full(design.size, information**-0.5)
     answer = _answer(design, found, 1.0, errors, found.levels, base, outputs)
-    return answer._replace(state=State([chain.b for chain in chains], 1.0, _prior_of(found)))
+    mode = None
+    if task.classes == 2:
+        level_variance = LEVEL_VARIANCE if task.intercept else 0.0
+        data = Labels(design.columns, task.y, task.weights, float(base[0]), level_variance)
+        mode = stacked(data, design, found.prior_sd**2, found.draws, found.levels[:, 0])
+    state = State([chain.b for chain in chains], 1.0, _prior_of(found))
+    return answer._replace(state=state, mode=mode)
 
 
 def _seeds(seed: int) -> list[np.random.SeedSequence]:
