@@ -263,6 +263,7 @@ def glm_sweeps(
     level: np.ndarray,
     level_variance: float,
     poisson: bool,
+    visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
     thin: int,
@@ -290,6 +291,8 @@ def glm_sweeps(
         b, level: the coefficients and the intercept (an array of one number), kept up to date.
         level_variance: the variance of its normal prior; 0 for no intercept.
         poisson: counts with $A = e^\eta$ instead of labels with $A = \log(1 + e^\eta)$.
+        visits: the probability that a sweep updates a coefficient, one for each. They must not
+            depend on the state; below 1 they save the time of what is nearly always 0.
         prior, rates, thin, rng, tally: as for `linear_sweeps`. The first score is the number of
             accepted proposals, less those of 0 at 0, and `scores[:, 3]` the number of proposals.
     """
@@ -309,6 +312,9 @@ def glm_sweeps(
     for t in range(rates.size):
         for j in range(first, b.size):
             is_level = j < 0
+            if not is_level and visits[j] < 1.0 and rng.random() >= visits[j]:
+                record_state(j, b[j], prior, w, rng, t, tally)
+                continue
             compressed = sparse and not is_level
             x = ones if is_level or sparse else columns.dense[j]
             start = columns.starts[j] if compressed else 0

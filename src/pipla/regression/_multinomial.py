@@ -25,6 +25,7 @@ def multinomial_sweeps(
     b: np.ndarray,
     level: np.ndarray,
     level_variance: float,
+    visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
     thin: int,
@@ -39,7 +40,7 @@ def multinomial_sweeps(
         z, b, level: predictors, coefficients (classes, features) and intercepts (classes, 1).
         tally: its draws are of all coefficients, class after class; its levels are not used.
         levels: the intercepts of the draws; (classes, draws).
-        columns, weights, level_variance, prior, rates, thin, rng: as for `glm_sweeps`.
+        columns, weights, level_variance, visits, prior, rates, thin, rng: as for `glm_sweeps`.
     """
     classes, features = b.shape
     n = weights.size
@@ -78,6 +79,7 @@ def multinomial_sweeps(
                 level[c],
                 level_variance,
                 False,
+                visits[part],
                 prior,
                 rate,
                 1,

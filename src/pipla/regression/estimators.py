@@ -29,8 +29,12 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
     the other, from their exact conditionals.
 
     Arguments:
-        prior: `"learned"`, or `"laplace"` for a Laplace prior whose scale is learned by
-            `pipla.fit` (the Bayesian lasso; good for dense effects, not for sparse ones).
+        prior: `"learned"`; or one whose scale alone is learned, by `pipla.fit`, good for dense
+            effects and not for sparse ones: `"laplace"` (the Bayesian lasso), `"elastic-net"`, or
+            `"group"` (the Bayesian group lasso).
+        groups: the group of each feature, for `prior="group"`: any labels. By default each feature
+            is a group of its own; several classes share the groups.
+        l1_ratio: the part of the L1 penalty in the elastic net, between 0 and 1.
         fit_intercept: whether there is an intercept. It has no prior.
         standardise: scale every feature to variance 1 first. Coefficients are reported for the
             features as given.
@@ -46,8 +50,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         noise_: the learned standard deviation of the noise.
         theta_, theta_interval_: what was learned, by name, and 95 % intervals: `zeros` (the weight
             of 0 in the prior), `scale` (the standard deviation of the effects that are not 0, for
-            standardised features; that of the Laplace prior is its scale parameter), `noise`.
-        fit_: the draws and how they were made; a `pipla.Fit` with `prior="laplace"`.
+            standardised features; with other priors the scale parameter c), `noise`.
+        fit_: the draws and how they were made; a `pipla.Fit` unless the prior is `"learned"`.
         warnings_: what speaks against the answer, one sentence each.
         n_iter_: the sweeps, or steps, of each chain.
 
@@ -69,6 +73,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         self,
         prior: str = "learned",
         *,
+        groups: Any = None,
+        l1_ratio: float = 0.5,
         fit_intercept: bool = True,
         standardise: bool = True,
         threshold: float | None = None,
@@ -76,6 +82,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         random_state: Any = 0,
     ) -> None:
         self.prior = prior
+        self.groups = groups
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.standardise = standardise
         self.threshold = threshold
@@ -128,8 +136,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
     posterior.
 
     Arguments:
-        prior, fit_intercept, standardise, threshold, warm_start, random_state: as for
-            `SparseLinearRegression`.
+        prior, groups, l1_ratio, fit_intercept, standardise, threshold, warm_start, random_state:
+            as for `SparseLinearRegression`.
         class_weight: `"balanced"`, or a dict of weights by class; by default all are 1.
 
     Attributes:
@@ -154,6 +162,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         self,
         prior: str = "learned",
         *,
+        groups: Any = None,
+        l1_ratio: float = 0.5,
         fit_intercept: bool = True,
         standardise: bool = True,
         class_weight: Any = None,
@@ -162,6 +172,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         random_state: Any = 0,
     ) -> None:
         self.prior = prior
+        self.groups = groups
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.standardise = standardise
         self.class_weight = class_weight
@@ -248,6 +260,8 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         self,
         prior: str = "learned",
         *,
+        groups: Any = None,
+        l1_ratio: float = 0.5,
         fit_intercept: bool = True,
         standardise: bool = True,
         threshold: float | None = None,
@@ -255,6 +269,8 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         random_state: Any = 0,
     ) -> None:
         self.prior = prior
+        self.groups = groups
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.standardise = standardise
         self.threshold = threshold
