@@ -141,9 +141,7 @@ def ridge_mode(
     return b[: len(b) - (labels.level_variance > 0)], level, left_out
 
 
-def average_left_out(
-    labels: Labels, x: Any, draws: np.ndarray, levels: np.ndarray
-) -> np.ndarray:
+def average_left_out(labels: Labels, x: Any, draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """The average probability of each label, once it is left out: importance sampling."""
     count = np.minimum(labels.weights, 1)[:, None]
     sign = np.where(labels.y > 0, 1.0, -1.0)[:, None]

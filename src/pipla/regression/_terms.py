@@ -42,9 +42,7 @@ class ElasticNetScale(ClosedForm):
         theta, x = operands(self, theta, x)
         return self._plain(theta).value(None, x) + 2 * x.size * theta
 
-    def prox(
-        self, theta: Array, x: Array, lam_theta: PyTree, lam_x: Scalar
-    ) -> tuple[Array, Array]:
+    def prox(self, theta: Array, x: Array, lam_theta: PyTree, lam_x: Scalar) -> tuple[Array, Array]:
         theta, x = operands(self, theta, x)
         if lam_theta is None:
             return theta, self._plain(theta).prox(None, x, None, lam_x)[1]
