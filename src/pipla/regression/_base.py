@@ -82,6 +82,8 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         """Fit, and set the attributes that all estimators have."""
         with extra("kernels", "a sparse regression"):
             from pipla.regression._answers import Task, learned_glm, learned_linear
+            from pipla.regression._design import merged
+        X, y, weights = merged(X, y, weights)
         shape = (X.shape[1], classes)
         earlier = self.__dict__.get("_resume_") if self.warm_start else None
         task = Task(

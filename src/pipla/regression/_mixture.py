@@ -1,4 +1,4 @@
-r"""The prior $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ of each coefficient, in machine code (numba).
+r"""The prior $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ of a coefficient, in machine code (numba).
 
 If the log-likelihood of one coefficient $t$ with the others held fixed is
 $q t - \tfrac h2 t^2$ up to a constant, its label has the probabilities
