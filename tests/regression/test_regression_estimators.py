@@ -257,5 +257,8 @@ def test_a_laplace_prior_has_the_exact_scales_of_the_diabetes_data():
     model = SparseLinearRegression(prior="laplace").fit(x, (y - y.mean()) / y.std())
     assert abs(np.log(model.theta_["scale"]) + 1.954) < 0.01
     assert abs(np.log(model.theta_["noise"]) + 0.3523) < 0.01
+    # The maximum is the same with a scale tied to sigma (Park and Casella, columns of norm 1).
+    rate = model.theta_["noise"] / (model.theta_["scale"] * np.sqrt(len(y)))
+    assert abs(rate - 0.236) < 0.01 * 0.236
     low, high = model.coef_interval_
     assert np.all((low < model.coef_) & (model.coef_ < high))
