@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_diabetes
+from sklearn.feature_selection import SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -210,6 +211,34 @@ def test_odd_data_give_finite_answers(kind, odd):
     assert np.all(np.isfinite(model.coef_interval_))
     if "constant" in odd:
         assert model.coef_.ravel()[-1] == 0
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_values_that_are_no_numbers_are_named(kind):
+    x, y = simulated(kind, n=30, p=3)
+    model = kind().fit(x, y)
+    for bad in (np.nan, np.inf):
+        spoilt = x.copy()
+        spoilt[0, 0] = bad
+        for call in (lambda spoilt=spoilt: kind().fit(spoilt, y), lambda: model.predict(spoilt)):
+            with pytest.raises(ValueError, match="NaN" if np.isnan(bad) else "infinity"):
+                call()
+    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
+        model.predict(x[:, :2])
+    words = np.array(["low", "high"])[(y > np.mean(y)).astype(int)]
+    if kind is SparseLogisticRegression:
+        assert set(kind().fit(x, words).predict(x)) <= {"low", "high"}
+    else:
+        with pytest.raises(ValueError, match="could not convert string to float"):
+            kind().fit(x, words)
+
+
+def test_chosen_features_keep_their_names():
+    pd = pytest.importorskip("pandas")
+    x, y = simulated(SparseLinearRegression, n=60, p=5)
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    chosen = SelectFromModel(SparseLinearRegression(), threshold=0.5).set_output(transform="pandas")
+    assert list(chosen.fit_transform(frame, y).columns) == ["a", "b"]
 
 
 def test_separated_classes_give_finite_answers():
