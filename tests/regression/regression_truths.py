@@ -16,7 +16,9 @@ def tally(sweeps, size, labels=3, draws=None, levels=1):
         np.zeros(size),
         np.zeros(size),
         np.zeros((sweeps, labels)),
-        np.zeros((sweeps, 4)),
+        np.zeros(labels),
+        np.zeros((sweeps, 2)),
+        np.zeros((sweeps, 3)),
         np.zeros((draws, size), np.float32),
         np.zeros((levels, draws)),
     )

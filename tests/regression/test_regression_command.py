@@ -88,6 +88,7 @@ def test_missing_values_are_imputed_on_request(tmp_path):
     path.write_text("a,c,id,y\n1,u,p,1\n,v,q,2\n3,,r,3\n4,u,s,\n5,u,t,5\n")
     data = encoded(read_table(path), "y", impute=True)
     assert data.names == ("a", "c=(missing)", "c=u", "c=v")
+    assert data.groups == (0, 1, 1, 1)
     np.testing.assert_array_equal(data.features[:, 0], [1, 3, 3, 5])
     np.testing.assert_array_equal(data.features[:, 1:].sum(1), 1)
     assert len(data.notes) == 4

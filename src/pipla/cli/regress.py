@@ -34,7 +34,8 @@ Family = Annotated[
     typer.Option(help="auto: labels and two values logistic, other numbers linear."),
 ]
 Prior = Annotated[
-    Literal["learned", "laplace"], typer.Option(help="The prior; its shape or scale is learned.")
+    Literal["learned", "laplace", "elastic-net", "group"],
+    typer.Option(help="The prior; its shape or scale is learned. group: by column of the table."),
 ]
 Impute = Annotated[
     bool, typer.Option("--impute", help="Replace missing values by the median or a category.")

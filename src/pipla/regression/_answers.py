@@ -6,13 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipla.regression._chains import GlmChain, LinearChain, LinearData, MultinomialChain
+from pipla.regression._chains import (
+    LEVEL_VARIANCE,
+    GlmChain,
+    LinearChain,
+    LinearData,
+    MultinomialChain,
+)
 from pipla.regression._design import Design, design_of
 from pipla.regression._learned import CHAINS, Posterior, Progress, sample
+from pipla.regression._stacking import Labels, Mode, stacked
 from pipla.regression._state import Prior
-
-#: Half of the width of a 95 % interval, in standard errors.
-Z = 1.959964
 
 
 class Answer(NamedTuple):
@@ -28,6 +32,7 @@ class Answer(NamedTuple):
         doubts: what speaks against the answer, one sentence each.
         fit: the `Posterior` or the `pipla.Fit` that this comes from.
         state: where a warm start resumes.
+        mode: the second prediction of labels, where there is one.
     """
 
     mean: np.ndarray
@@ -41,6 +46,7 @@ class Answer(NamedTuple):
     doubts: tuple[str, ...]
     fit: Any
     state: Any
+    mode: Mode | None = None
 
 
 class Task(NamedTuple):
@@ -101,7 +107,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
         levels -= offsets[:, None]
     answer = _answer(design, found, scale, errors, levels, np.array([level]), 1)
     state = State([chain.b for chain in chains], found.noise**2, _prior_of(found))
-    return answer._replace(noise=found.noise * scale, state=state)
+    return answer._replace(noise=answer.theta["noise"], state=state)
 
 
 def _image_means(design: Design, task: Task) -> np.ndarray:
@@ -148,7 +154,13 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
     found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress)
     errors = np.full(design.size, information**-0.5)
     answer = _answer(design, found, 1.0, errors, found.levels, base, outputs)
-    return answer._replace(state=State([chain.b for chain in chains], 1.0, _prior_of(found)))
+    mode = None
+    if task.classes == 2:
+        level_variance = LEVEL_VARIANCE if task.intercept else 0.0
+        data = Labels(design.columns, task.y, task.weights, float(base[0]), level_variance)
+        mode = stacked(data, design, found.prior_sd**2, found.draws, found.levels[:, 0])
+    state = State([chain.b for chain in chains], 1.0, _prior_of(found))
+    return answer._replace(state=state, mode=mode)
 
 
 def _seeds(seed: int) -> list[np.random.SeedSequence]:
@@ -202,26 +214,11 @@ def spread_out(design: Design, values: np.ndarray) -> np.ndarray:
 
 
 def _theta(found: Posterior, scale: float) -> tuple[dict[str, float], dict[str, Any]]:
-    """What was learned, with intervals from the observed information."""
-    zeros = float(found.weights[0])
-    slab = float(np.sqrt(found.weights @ found.variances / max(1 - zeros, 1e-300)))
-    theta = {"zeros": zeros, "scale": slab * scale}
-    errors = found.standard_errors()
-    low, high = (_logistic(_logit(zeros) + side * Z * errors[1]) for side in (-1, 1))
-    interval = {"zeros": (low, high)}
-    factor = float(np.exp(min(Z * errors[2], 700.0)))
-    interval["scale"] = (slab * scale / factor, slab * scale * factor)
+    """Posterior means of what was learned, and 95 % intervals."""
+    columns = {"zeros": found.theta[:, 1], "scale": scale * found.theta[:, 2]}
     if np.isfinite(found.noise):
-        factor = float(np.exp(min(Z * errors[0], 700.0)))
-        theta["noise"] = found.noise * scale
-        interval["noise"] = (theta["noise"] / factor, theta["noise"] * factor)
-    return theta, interval
-
-
-def _logit(p: float) -> float:
-    p = min(max(p, 1e-12), 1 - 1e-12)
-    return float(np.log(p / (1 - p)))
-
-
-def _logistic(z: float) -> float:
-    return float(1 / (1 + np.exp(-min(max(z, -700.0), 700.0))))
+        columns["noise"] = scale * found.theta[:, 0]
+    theta = {name: float(np.mean(column)) for name, column in columns.items()}
+    tails = (0.025, 0.975)
+    ends = {name: np.quantile(column, tails).tolist() for name, column in columns.items()}
+    return theta, {name: (low, high) for name, (low, high) in ends.items()}

@@ -35,7 +35,7 @@ except ImportError:  # scikit-learn before 1.9
 
 
 #: The priors that an estimator takes.
-PRIORS = ("learned", "laplace")
+PRIORS = ("learned", "laplace", "elastic-net", "group")
 #: Numbers of linear predictors (draws times rows) that are in memory at a time.
 _CHUNK = 4_000_000
 
@@ -44,6 +44,8 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
     """Shared by all: a sparse prior on the coefficients that is learned from the data."""
 
     prior: str
+    groups: Any
+    l1_ratio: float
     fit_intercept: bool
     standardise: bool
     threshold: float | None
@@ -58,6 +60,8 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
             _checks.boolean(name, getattr(self, name))
         if self.threshold is not None and _checks.real("threshold", self.threshold) < 0:
             raise ValueError(f"threshold must not be negative, got {self.threshold!r}.")
+        if not 0 <= _checks.real("l1_ratio", self.l1_ratio) <= 1:
+            raise ValueError(f"l1_ratio must be between 0 and 1, got {self.l1_ratio!r}.")
         X, y = validate_data(
             self,
             X,
@@ -78,6 +82,8 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         """Fit, and set the attributes that all estimators have."""
         with extra("kernels", "a sparse regression"):
             from pipla.regression._answers import Task, learned_glm, learned_linear
+            from pipla.regression._design import merged
+        X, y, weights = merged(X, y, weights)
         shape = (X.shape[1], classes)
         earlier = self.__dict__.get("_resume_") if self.warm_start else None
         task = Task(
@@ -91,10 +97,10 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             state=earlier[1] if earlier and earlier[0] == shape else None,
         )
-        if self.prior == "laplace":
-            from pipla.regression._proximal import laplace
+        if self.prior != "learned":
+            from pipla.regression._proximal import proximal
 
-            answer = laplace(task)
+            answer = proximal(task, self.prior, float(self.l1_ratio), self._groups(X.shape[1]))
         elif classes > 1 or poisson:
             answer = learned_glm(task, self._progress())
         else:
@@ -108,6 +114,18 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         self.theta_ = answer.theta
         self.theta_interval_ = answer.theta_interval
         self.n_iter_ = answer.fit.sweeps if self.prior == "learned" else answer.fit.num_steps
+
+    def _groups(self, features: int) -> np.ndarray | None:
+        """The group of each feature; `None` if each is one of its own."""
+        if self.groups is None:
+            return None
+        groups = np.asarray(self.groups)
+        if groups.shape != (features,):
+            raise ValueError(
+                f"groups must hold the group of each of the {features} features, got an array of "
+                f"shape {groups.shape}."
+            )
+        return np.unique(groups, return_inverse=True)[1]
 
     def _progress(self) -> Any:
         """Tell the callbacks of scikit-learn, where there are any, after each block of sweeps."""

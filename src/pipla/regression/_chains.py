@@ -63,6 +63,7 @@ class LinearChain(Chain):
         self, data: LinearData, b: np.ndarray, noise: float, seed: np.random.SeedSequence
     ) -> None:
         self.data, self.size = data, data.size
+        self.visits = np.ones(data.size)  # exact conditionals need no saving
         self.b = b.copy()
         self.noise = np.array([noise])
         self.rng = np.random.default_rng(seed)
@@ -124,7 +125,7 @@ class GlmChain(Chain):
         self.level_variance = LEVEL_VARIANCE if intercept else 0.0
         self.poisson = poisson
         self.b, self.level = b.copy(), np.zeros(1)
-        self.size = len(b)
+        self.size, self.visits = len(b), np.ones(len(b))
         self.noise = np.ones(1)
         self.rng = np.random.default_rng(seed)
 
@@ -139,6 +140,7 @@ class GlmChain(Chain):
             self.level,
             self.level_variance,
             self.poisson,
+            self.visits,
             prior,
             rates,
             thin,
@@ -165,7 +167,7 @@ class MultinomialChain(Chain):
         self.targets = (labels == np.arange(classes)[:, None]).astype(np.float64)
         self.level_variance = LEVEL_VARIANCE if intercept else 0.0
         self.b, self.level = b.copy(), np.zeros((classes, 1))
-        self.size, self.levels = b.size, classes
+        self.size, self.levels, self.visits = b.size, classes, np.ones(b.size)
         self.noise = np.ones(1)
         self.rng = np.random.default_rng(seed)
 
@@ -180,6 +182,7 @@ class MultinomialChain(Chain):
             self.b,
             self.level,
             self.level_variance,
+            self.visits,
             prior,
             rates,
             thin,

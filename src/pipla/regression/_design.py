@@ -8,6 +8,9 @@ import numpy as np
 
 from pipla.regression._state import Columns
 
+#: Above so many numbers, equal observations are not looked for.
+LARGEST_MERGED = 1_000_000
+
 
 class Design(NamedTuple):
     """Features by columns, and how coefficients return to the user's scale.
@@ -81,6 +84,21 @@ def design_of(features: Any, weights: np.ndarray, centre: bool, scale: bool) -> 
         dense = (dense - centres[:, None]) / scales[:, None]
         columns = dense_columns(dense)
     return Design(columns, kept, centres, scales, len(varies))
+
+
+def merged(features: Any, y: np.ndarray, weights: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Equal observations as one, with their weights added up, in an order that depends on nothing.
+
+    So repeated rows and weights give equal answers, to the last bit. Large data stay as they are.
+    """
+    rows, size = features.shape
+    if rows * size > LARGEST_MERGED:
+        return features, y, weights
+    dense = features if isinstance(features, np.ndarray) else features.toarray()
+    both = np.column_stack([dense, y])
+    _, first, place = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    chosen = features[first] if isinstance(features, np.ndarray) else features.tocsr()[first]
+    return chosen, y[first], np.bincount(place.ravel(), weights, len(first))
 
 
 def dense_columns(dense: np.ndarray) -> Columns:

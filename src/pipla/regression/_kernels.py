@@ -1,13 +1,8 @@
 r"""Gibbs sweeps over the coefficients of a regression in machine code (numba).
 
-The prior of each coefficient is $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$. As a function of one
-coefficient $t$ with the others held fixed, the log-likelihood is, exactly (linear regression) or
-approximately, $q t - \tfrac h2 t^2$ up to a constant. Then the label has the probabilities
-
-$$ w_k \propto \pi_k (1 + h v_k)^{-1/2} \exp\left(\tfrac12 \frac{q^2 v_k}{1 + h v_k}\right), $$
-
-with the coefficient integrated out, so that labels do not stick, and given the label $k$ the
-coefficient is $N(q v_k / (1 + h v_k), v_k / (1 + h v_k))$.
+As a function of one coefficient $t$ with the others held fixed, the log-likelihood is, exactly
+(linear regression) or approximately, $q t - \tfrac h2 t^2$ up to a constant, and `_mixture` has the
+conditional under the prior.
 
 The loop over sweeps belongs to this application and runs on the host: a sweep is thousands of
 dependent updates of one number each, for which XLA is not made.
@@ -20,121 +15,22 @@ from typing import Any
 
 import numpy as np
 
+from pipla.regression._mixture import (
+    choose,
+    draw,
+    draw_weights,
+    keep,
+    learn,
+    mixture,
+    record,
+    record_state,
+    record_theta,
+)
 from pipla.regression._state import Columns, Prior, Tally
 from pipla.regression._vector_math import compiled, exp, inlined, log1p
 
 #: By how much the curvature is overstated in some of the updates.
 DAMPED = 4.0
-
-# The mixture. #
-
-
-@compiled
-def mixture(q: float, h: float, prior: Prior, w: np.ndarray) -> tuple[float, float]:
-    """Fill in the probabilities of the labels; their sum before that is total times e^top."""
-    last = prior.variances[w.size - 1]
-    top = 0.5 * q * q * last / (1.0 + h * last)  # the exponent grows with the variance
-    total = 0.0
-    for k in range(w.size):
-        v = prior.variances[k]
-        rest = 1.0 / (1.0 + h * v)
-        w[k] = prior.weights[k] * math.sqrt(rest) * exp(max(0.5 * q * q * v * rest - top, -700.0))
-        total += w[k]
-    for k in range(w.size):
-        w[k] /= total
-    return top, total
-
-
-@inlined
-def choose(w: np.ndarray, u: float) -> int:
-    """The label at the quantile u."""
-    k, reached = 0, w[0]
-    while reached < u and k < w.size - 1:
-        k += 1
-        reached += w[k]
-    return k
-
-
-@compiled
-def draw(q: float, h: float, v: float, rng: Any) -> float:
-    """The coefficient given its label."""
-    if v == 0.0:
-        return 0.0
-    spread = 1.0 + h * v
-    return q * v / spread + math.sqrt(v / spread) * rng.standard_normal()
-
-
-@compiled
-def record(
-    j: int,
-    q: float,
-    h: float,
-    prior: Prior,
-    w: np.ndarray,
-    new: float,
-    k: int,
-    t: int,
-    tally: Tally,
-) -> None:
-    """Add one coefficient to the tally."""
-    mean = 0.0
-    for i in range(w.size):
-        v = prior.variances[i]
-        mean += w[i] * q * v / (1.0 + h * v)
-        tally.counts[t, i] += w[i]
-    tally.mean[j] += mean
-    tally.slab[j] += 1.0 - w[0]
-    if k == 0:
-        tally.scores[t, 1] += 1.0
-    else:
-        tally.scores[t, 2] += new * new / prior.variances[k]
-
-
-@compiled
-def record_state(
-    j: int, b: float, prior: Prior, w: np.ndarray, rng: Any, t: int, tally: Tally
-) -> None:
-    """Add one coefficient as it is: where proposals may be rejected, w is not its conditional."""
-    tally.mean[j] += b
-    if b == 0.0:
-        tally.counts[t, 0] += 1.0
-        tally.scores[t, 1] += 1.0
-        return
-    tally.slab[j] += 1.0
-    total = w[0] = 0.0
-    least = 0.5 * b * b / prior.variances[w.size - 1]
-    for k in range(1, w.size):
-        v = prior.variances[k]
-        w[k] = prior.weights[k] / math.sqrt(v) * exp(max(least - 0.5 * b * b / v, -700.0))
-        total += w[k]
-    for k in range(1, w.size):
-        w[k] /= total
-        tally.counts[t, k] += w[k]
-    tally.scores[t, 2] += b * b / prior.variances[max(choose(w, rng.random()), 1)]
-
-
-@compiled
-def learn(prior: Prior, counts: np.ndarray, size: int, rate: float) -> None:
-    """One step of stochastic EM on the weights; a little mass keeps every label possible.
-
-    0 gets a little more: data cannot tell it from small variances (compare Stephens 2017).
-    """
-    favour = min(10.0, 0.01 * size)
-    total = size + favour + 1e-3 * counts.size
-    for k in range(counts.size):
-        share = (counts[k] + 1e-3 + favour * (k == 0)) / total
-        prior.weights[k] += rate * (share - prior.weights[k])
-
-
-@compiled
-def keep(t: int, thin: int, b: np.ndarray, level: float, tally: Tally) -> None:
-    """Keep every `thin`-th draw, as long as there is room."""
-    if (t + 1) % thin == 0 and (t + 1) // thin <= tally.draws.shape[0]:
-        place = (t + 1) // thin - 1
-        for j in range(b.size):
-            tally.draws[place, j] = b[j]
-        tally.levels[place] = level
-
 
 # Linear regression. #
 
@@ -167,7 +63,8 @@ def linear_sweeps(
         noise: sigma squared, an array of one number.
         rows: the degrees of freedom: observations, less 1 for an intercept.
         prior: the mixture.
-        rates: the rate of learning in each sweep: 0 leaves theta where it is.
+        rates: the rate of learning in each sweep. 0 leaves theta where it is, and below 0 it is
+            drawn from its posterior, too.
         thin, rng, tally: see `Tally`.
     """
     w = np.empty(prior.variances.size)
@@ -177,6 +74,7 @@ def linear_sweeps(
         for i in range(r.size):
             level += root[i] * r[i]
     for t in range(rates.size):
+        tally.labels[:] = 0.0
         for j in range(b.size):
             if gram:
                 q = r[j]
@@ -195,7 +93,7 @@ def linear_sweeps(
             mixture(q, h, prior, w)
             k = choose(w, rng.random())
             new = draw(q, h, prior.variances[k], rng)
-            record(j, q, h, prior, w, new, k, t, tally)
+            record(j, q, h, prior, w, k, t, tally)
             step = new - b[j]
             if step == 0.0:
                 continue
@@ -222,6 +120,10 @@ def linear_sweeps(
             learn(prior, tally.counts[t], b.size, rates[t])
             # Never 0: where nothing is left of y, the noise is 1e-5 of it.
             noise[0] += rates[t] * (max(total / rows, 1e-10) - noise[0])
+        elif rates[t] < 0.0:
+            draw_weights(prior, rng, tally)
+            noise[0] = max(0.5 * total / rng.standard_gamma(0.5 * rows), 1e-10)
+        record_theta(prior, noise[0], t, tally)
         keep(t, thin, b, 0.0, tally)
 
 
@@ -263,6 +165,7 @@ def glm_sweeps(
     level: np.ndarray,
     level_variance: float,
     poisson: bool,
+    visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
     thin: int,
@@ -290,8 +193,10 @@ def glm_sweeps(
         b, level: the coefficients and the intercept (an array of one number), kept up to date.
         level_variance: the variance of its normal prior; 0 for no intercept.
         poisson: counts with $A = e^\eta$ instead of labels with $A = \log(1 + e^\eta)$.
+        visits: the probability that a sweep updates a coefficient, one for each. They must not
+            depend on the state; below 1 they save the time of what is nearly always 0.
         prior, rates, thin, rng, tally: as for `linear_sweeps`. The first score is the number of
-            accepted proposals, less those of 0 at 0, and `scores[:, 3]` the number of proposals.
+            accepted proposals, less those of 0 at 0, and the second the number of proposals.
     """
     n = y.size
     w = np.empty(prior.variances.size)
@@ -307,8 +212,12 @@ def glm_sweeps(
     first = 0 if level_variance == 0.0 else -1
     damping = 0.25 if poisson else 0.1
     for t in range(rates.size):
+        tally.labels[:] = 0.0
         for j in range(first, b.size):
             is_level = j < 0
+            if not is_level and visits[j] < 1.0 and rng.random() >= visits[j]:
+                record_state(j, b[j], prior, w, rng, t, tally)
+                continue
             compressed = sparse and not is_level
             x = ones if is_level or sparse else columns.dense[j]
             start = columns.starts[j] if compressed else 0
@@ -377,7 +286,7 @@ def glm_sweeps(
             top_new -= (g_new + 0.5 * h_new * new) * new
             gain += (h - h_new) * 0.5 * step * step - (g + g_new) * step
             gain += top - top_new + math.log(total / total_new)
-            tally.scores[t, 3] += 1.0
+            tally.scores[t, 1] += 1.0
             accepted = math.log(rng.random()) < gain  # not where that is not a number
             if not is_level:
                 record_state(j, new if accepted else old, prior, w, rng, t, tally)
@@ -396,4 +305,7 @@ def glm_sweeps(
                 eta[:], a[:], u[:], c[:] = eta_new, a_new, u_new, c_new
         if rates[t] > 0.0:
             learn(prior, tally.counts[t], b.size, rates[t])
+        elif rates[t] < 0.0:
+            draw_weights(prior, rng, tally)
+        record_theta(prior, 1.0, t, tally)
         keep(t, thin, b, level[0], tally)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipla.regression._kernels import glm_sweeps
+from pipla.regression._mixture import draw_weights, record_theta
 from pipla.regression._state import Columns, Prior, Tally
 from pipla.regression._vector_math import compiled
 
@@ -25,6 +26,7 @@ def multinomial_sweeps(
     b: np.ndarray,
     level: np.ndarray,
     level_variance: float,
+    visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
     thin: int,
@@ -39,14 +41,15 @@ def multinomial_sweeps(
         z, b, level: predictors, coefficients (classes, features) and intercepts (classes, 1).
         tally: its draws are of all coefficients, class after class; its levels are not used.
         levels: the intercepts of the draws; (classes, draws).
-        columns, weights, level_variance, prior, rates, thin, rng: as for `glm_sweeps`.
+        columns, weights, level_variance, visits, prior, rates, thin, rng: as for `glm_sweeps`.
     """
     classes, features = b.shape
     n = weights.size
     offset, eta = np.empty(n), np.empty(n)
     no_draws, no_levels = np.zeros((0, features), np.float32), np.zeros(0)
     for t in range(rates.size):
-        rate = np.full(1, rates[t] / classes)
+        rate = np.full(1, max(rates[t], 0.0) / classes)
+        tally.labels[:] = 0.0
         for c in range(classes):
             for i in range(n):
                 top = -1e300
@@ -61,11 +64,14 @@ def multinomial_sweeps(
                 eta[i] = z[c, i] - offset[i]
             part = slice(c * features, (c + 1) * features)
             counts = np.zeros((1, tally.counts.shape[1]))
+            labels = np.zeros(tally.labels.size)
             once = Tally(
                 tally.mean[part],
                 tally.slab[part],
                 counts,
+                labels,
                 tally.scores[t : t + 1],
+                tally.theta[t : t + 1],
                 no_draws,
                 no_levels,
             )
@@ -78,6 +84,7 @@ def multinomial_sweeps(
                 level[c],
                 level_variance,
                 False,
+                visits[part],
                 prior,
                 rate,
                 1,
@@ -86,6 +93,10 @@ def multinomial_sweeps(
             )
             z[c] = eta + offset
             tally.counts[t] += counts[0]
+            tally.labels[:] += labels
+        if rates[t] < 0.0:
+            draw_weights(prior, rng, tally)
+            record_theta(prior, 1.0, t, tally)
         if (t + 1) % thin == 0 and (t + 1) // thin <= tally.draws.shape[0]:
             place = (t + 1) // thin - 1
             for c in range(classes):

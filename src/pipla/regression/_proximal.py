@@ -1,4 +1,14 @@
-"""Laplace priors: the scale is learned by `pipla.fit`, with the proximal algorithms."""
+r"""Priors with a prox: the scale is learned by `pipla.fit`, with the proximal algorithms.
+
+| prior | potential of the coefficients b of standardised features |
+|---|---|
+| `"laplace"` | $\sum_j |b_j|/c$ |
+| `"elastic-net"` | $\sum_j \rho |b_j|/c + (1 - \rho) b_j^2/(2c^2)$ |
+| `"group"` | $\sum_g \sqrt{(k_g + 1)/2}\, |b_g|_2/c$ for groups of $k_g$ coefficients |
+
+With the factor of the last, every coefficient has the variance $2c^2$, whatever the size of its
+group.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +20,46 @@ from jaxtyping import Array, PyTree
 from pipla.fitting import Fit, fit
 from pipla.models.likelihoods import even_softplus
 from pipla.models.model import Model
-from pipla.prox import LaplaceScale
+from pipla.prox import LaplaceScale, Strength
+from pipla.prox.base import Term
 from pipla.regression._answers import Answer, Task, spread_out
+from pipla.regression._chains import LEVEL_VARIANCE
 from pipla.regression._design import Design, design_of
+from pipla.regression._stacking import Labels, stacked
+from pipla.regression._terms import ElasticNetScale, Groups
 
 #: The most draws of the coefficients that are kept.
 MOST_DRAWS = 1000
 
 
-def laplace(task: Task) -> Answer:
-    r"""Coefficients of standardised features are $\mathrm{Laplace}(0, c)$ with c learned.
+def proximal(task: Task, prior: str, l1_ratio: float, groups: np.ndarray | None) -> Answer:
+    r"""The posterior at the learned scale c.
 
     The noise of a linear regression is learned, too; c is not tied to it. The intercept of a
     linear regression is flat, that of the others $N(0, 10^2)$.
+
+    Arguments:
+        task: what is to be fitted.
+        prior: `"laplace"`, `"elastic-net"` or `"group"`.
+        l1_ratio: the $\rho$ of the elastic net.
+        groups: the group of each of the user's features.
     """
     if not isinstance(task.features, np.ndarray):
         task = task._replace(features=task.features.toarray())
     design = design_of(task.features, task.weights, task.intercept, task.standardise)
     if design.size == 0:
-        raise ValueError("X has no feature that varies; a Laplace prior has no scale then.")
-    features = jnp.asarray(design.columns.dense.T)
+        raise ValueError("X has no feature that varies; its prior has no scale then.")
     outputs = task.classes if task.classes > 2 else 1
+    term: Term = LaplaceScale()
+    width = np.ones(design.size)
+    if prior == "elastic-net":
+        term = ElasticNetScale(jnp.asarray(l1_ratio))
+    elif prior == "group":
+        labels = np.arange(task.features.shape[1]) if groups is None else groups
+        labels = np.unique(labels[design.kept], return_inverse=True)[1]
+        term = Strength(Groups(1.0, tuple(labels.tolist())), rate=-2.0)
+        width = np.sqrt(2 / (np.bincount(labels)[labels] * outputs + 1))
+    features = jnp.asarray(design.columns.dense.T * width)
     linear = task.classes == 1 and not task.poisson
     total = float(task.weights.sum())
     centre = float(task.weights @ task.y) / total if linear and task.intercept else 0.0
@@ -50,9 +79,9 @@ def laplace(task: Task) -> Answer:
     smooth = _linear if linear else _poisson if task.poisson else _labels
     if outputs > 1:
         smooth = _classes
-    model = Model(smooth, LaplaceScale().on(theta="prior", x="coefficients"), data=data)
+    model = Model(smooth, term.on(theta="prior", x="coefficients"), data=data)
     found = fit(model, theta=theta, x=x, key=jax.random.key(task.seed), progress=False)
-    return _answer(task, design, found, scale, centre, outputs, linear)
+    return _answer(task, design, found, width, scale, centre, outputs, linear)
 
 
 def _predictors(x: PyTree, data: PyTree) -> Array:
@@ -88,13 +117,20 @@ def _classes(theta: PyTree, x: PyTree, data: PyTree) -> Array:
 
 
 def _answer(
-    task: Task, design: Design, found: Fit, scale: float, centre: float, outputs: int, linear: bool
+    task: Task,
+    design: Design,
+    found: Fit,
+    width: np.ndarray,
+    scale: float,
+    centre: float,
+    outputs: int,
+    linear: bool,
 ) -> Answer:
     samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found.x_samples)
     every = max(len(samples["coefficients"]) // MOST_DRAWS, 1)
     chosen = {name: np.asarray(values)[::every] for name, values in samples.items()}
-    draws = chosen["coefficients"].reshape(-1, design.size, outputs).transpose(0, 2, 1)
-    mean = np.asarray(found.x_mean["coefficients"]).reshape(design.size, outputs).T
+    draws = width * chosen["coefficients"].reshape(-1, design.size, outputs).transpose(0, 2, 1)
+    mean = width * np.asarray(found.x_mean["coefficients"]).reshape(design.size, outputs).T
     levels = np.zeros((len(draws), outputs))
     if "intercept" in chosen:
         levels = chosen["intercept"].reshape(-1, outputs)
@@ -113,6 +149,11 @@ def _answer(
             theta[name] = scale * float(np.exp(power * found.theta[part]))
             ends = [scale * float(np.exp(power * end[part])) for end in (low, high)]
             interval[name] = (ends[0], ends[1])
+    mode = None
+    if task.classes == 2:
+        level_variance = LEVEL_VARIANCE if task.intercept else 0.0
+        labels = Labels(design.columns, task.y, task.weights, 0.0, level_variance)
+        mode = stacked(labels, design, float(np.mean(draws**2)), draws[:, 0], levels[:, 0])
     return Answer(
         mean=design.coefficients(mean) * scale,
         slab=spread_out(design, np.ones((outputs, design.size))),
@@ -125,4 +166,5 @@ def _answer(
         doubts=found.warnings,
         fit=found,
         state=None,
+        mode=mode,
     )

@@ -30,8 +30,10 @@ class Tally(NamedTuple):
         mean: the sum of the conditional means of each coefficient (Rao-Blackwell).
         slab: the sum of the conditional probabilities that it is not 0.
         counts: for each sweep, the expected number of coefficients with each label.
-        scores: for each sweep, what the information about theta is computed from: the sum of
-            squared residuals, the number of zeros, and the sum of $b^2/v$ over the others.
+        labels: in one sweep, the number of coefficients with each label that was drawn.
+        scores: for each sweep the sum of squared residuals; or accepted and all proposals.
+        theta: after each sweep the noise (sigma squared), the weight of 0, and the standard
+            deviation of the other coefficients.
         draws: every `thin`-th vector of coefficients.
         levels: and its intercept.
     """
@@ -39,6 +41,8 @@ class Tally(NamedTuple):
     mean: np.ndarray
     slab: np.ndarray
     counts: np.ndarray
+    labels: np.ndarray
     scores: np.ndarray
+    theta: np.ndarray
     draws: np.ndarray
     levels: np.ndarray

@@ -22,6 +22,7 @@ class Data(NamedTuple):
     Attributes:
         features: of shape (rows, features): an array, or sparse by rows.
         names: of the features; `"colour=red"` for a category.
+        groups: the column of the table that each feature comes from.
         target: the column to be explained.
         is_text: whether the target holds labels: text or booleans.
         scales: the standard deviation of each feature.
@@ -30,6 +31,7 @@ class Data(NamedTuple):
 
     features: Any
     names: tuple[str, ...]
+    groups: tuple[int, ...]
     target: np.ndarray
     is_text: bool
     scales: np.ndarray
@@ -60,6 +62,7 @@ def encoded(table: Table, target: str, drop: Sequence[str] = (), impute: bool = 
             raise ValueError(_missing(target, int(np.sum(~rows))))
         notes.append(f"{int(np.sum(~rows))} rows without {target!r} were left out")
     names: list[str] = []
+    groups: list[int] = []
     columns: list[np.ndarray] = []
     for i, name in enumerate(table.names):
         if i in left_out:
@@ -70,6 +73,7 @@ def encoded(table: Table, target: str, drop: Sequence[str] = (), impute: bool = 
         values = table.columns[i][rows]
         if table.kinds[i] == "text":
             _add_categories(name, values, gaps, names, columns, notes)
+            groups += [i] * (len(columns) - len(groups))
             continue
         values = values.astype(np.float64)
         if np.isinf(values).any():
@@ -81,6 +85,7 @@ def encoded(table: Table, target: str, drop: Sequence[str] = (), impute: bool = 
             values = np.where(gaps, np.median(values[~gaps]), values)
             notes.append(f"{int(gaps.sum())} missing values of {name!r} are its median")
         names.append(name)
+        groups.append(i)
         columns.append(values)
     if not columns:
         raise ValueError("the table has no feature beside the target.")
@@ -88,7 +93,8 @@ def encoded(table: Table, target: str, drop: Sequence[str] = (), impute: bool = 
     y = table.columns[place][rows]
     is_text = table.kinds[place] in ("text", "boolean")
     y = y.astype(str) if is_text else y
-    return Data(_joined(columns), tuple(names), y, is_text, scales, tuple(notes))
+    features = _joined(columns)
+    return Data(features, tuple(names), tuple(groups), y, is_text, scales, tuple(notes))
 
 
 def _missing(name: str, count: int) -> str:
@@ -139,7 +145,7 @@ def family_of(family: str, data: Data) -> str:
 
 
 def model_of(family: str, prior: str, seed: int, data: Data) -> Any:
-    """The fitted estimator."""
+    """The fitted estimator; with groups, the categories of a column are one."""
     from pipla.regression import estimators
 
     kinds = {
@@ -148,7 +154,7 @@ def model_of(family: str, prior: str, seed: int, data: Data) -> Any:
         "poisson": estimators.SparsePoissonRegression,
     }
     seed = _checks.integer("seed", seed, least=0)
-    model = kinds[family](prior=prior, random_state=seed)
+    model = kinds[family](prior=prior, groups=data.groups, random_state=seed)
     y = data.target if family == "logistic" else data.target.astype(np.float64)
     if family == "logistic" and y.dtype.kind == "f" and np.all(y == np.round(y)):
         y = y.astype(np.int64)
