@@ -21,7 +21,8 @@ MOST_STEPS = 2**31 - 1
 
 def check_consistent(fit: Fit) -> None:
     """Raise `DamagedResultError` where the fields of a fit contradict each other."""
-    if not 0 <= fit.burn_in < fit.num_steps <= MOST_STEPS:
+    rows = max(fit.num_steps, 1)  # a start that is not finite is a trace of one row
+    if not 0 <= fit.burn_in < rows <= MOST_STEPS:
         raise DamagedResultError("num_steps or burn_in is not a number of steps.")
     theta = _shapes("theta", fit.theta)
     size = _trees.size(fit.theta)
@@ -34,7 +35,7 @@ def check_consistent(fit: Fit) -> None:
     for name, tree in alike.items():
         _expect(name, tree, theta)
     for name, tree in zip(fit.theta_trace._fields, fit.theta_trace, strict=True):
-        _expect(f"theta_trace.{name}", tree, theta, (fit.num_steps,))
+        _expect(f"theta_trace.{name}", tree, theta, (rows,))
     _expect("theta_correlation", fit.theta_correlation, _shapes("", np.empty((size, size))))
     x = _shapes("x_mean", fit.x_mean)
     for name, tree in {"x_sd": fit.x_sd, **_both_ends("x_interval", fit.x_interval)}.items():

@@ -20,6 +20,7 @@ from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
+from pipla.engine.run import joined
 from pipla.fitting.observer import Observer
 from pipla.fitting.pairs import Both
 from pipla.fitting.record import Record, Standing
@@ -221,7 +222,7 @@ def fit_of(
         for values in answer_for_x(observer, estimate.burn_in, estimate.order, estimate.mixed)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
-    trace: Both = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
+    trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
         theta=as_theta(estimate.theta),
         theta_interval=(low, high),
@@ -311,7 +312,10 @@ def _doubts(
         )
     if not converged:
         if status is Status.NONFINITE:
-            found.append("theta or a particle became non-finite; start nearer to the answer")
+            found.append(
+                "theta or a particle became non-finite, also with first steps that were shorter; "
+                "start nearer to the answer, and look for a log or a division by zero in smooth"
+            )
         elif estimate.open_points:
             found.append("not converged: " + "; ".join(estimate.open_points))
         else:
