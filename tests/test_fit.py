@@ -155,6 +155,8 @@ def test_theta_of_several_parts_keeps_its_structure():
         ({"x": np.zeros(15), "max_steps": 10}, ValueError, "max_steps"),
         ({"x": np.zeros(15), "max_seconds": -1.0}, ValueError, "max_seconds"),
         ({"x": np.zeros(15), "tolerance": 0.0}, ValueError, "tolerance"),
+        ({"x": np.zeros(15), "tolerance": {"a": -1.0}}, ValueError, r"tolerance\['a'\] must be"),
+        ({"x": np.zeros(15), "tolerance": {"a": 1.0}}, ValueError, "tolerance .* like theta"),
         ({"x": np.zeros(15), "key": 3}, TypeError, "key"),
         ({"x": "text"}, TypeError, "x must be"),
     ],

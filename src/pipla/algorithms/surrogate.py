@@ -41,7 +41,7 @@ LONGEST_DRIFT = 1.0
 LONGEST_STRETCH = 5.0
 #: The unit of time is at most this, divided by the typical distance between the Hessian of a
 #: particle and the surrogate: what the surrogate misses must be resolved by the step.
-MISMATCH = 8.0
+MISMATCH = 16.0
 
 
 class Surrogate(eqx.Module):

@@ -13,17 +13,18 @@ from jaxtyping import Array, Key, PyTree
 from pipla import _checks, _trees
 from pipla.algorithms import IRPL
 from pipla.algorithms.base import Algorithm, given
+from pipla.algorithms.interwoven import LARGEST_THETA
 from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import Driver, History, refuse_after_fork
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, restored, snapshot_of, warn_of_other_model
-from pipla.engine.run import as_dtype, checked_callbacks, joined
+from pipla.engine.run import as_dtype, checked_callbacks, in_structure_of, joined
 from pipla.engine.save import Save
-from pipla.fitting.pairs import Paired
+from pipla.fitting.pairs import Both, Paired
 from pipla.fitting.result import Fit, fit_of
 from pipla.fitting.watch import FIRST_VERDICT, Watch
-from pipla.models.model import Model, checked_point
+from pipla.models.model import Model, checked_point, without_fixed_leaves
 
 #: The step, in units of the prior's own time.
 STEP_SIZE = 0.08
@@ -54,8 +55,9 @@ def fit(
 
     Arguments:
         model: what to fit.
-        theta: where theta starts: any pytree of floats.
-        x: where x starts: one particle. Give this or `particles`.
+        theta: where theta starts: any pytree of floats, of 200 numbers at most, modules included.
+            In a module, arrays of floats are learned; its other leaves are carried along.
+        x: where x starts, likewise: one particle. Give this or `particles`.
         particles: where each particle starts; the leading axis of every leaf counts them.
         num_particles: how many particles start at `x`: by default 100, or 20 for an x of more
             than 500 numbers.
@@ -85,7 +87,9 @@ def fit(
     _checks.random_key("key", key)
     hooks = checked_callbacks(callbacks, progress)
     _checks.resolution("particles", particles)
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
+    _check_size(theta)
     wanted = _wanted(tolerance, theta)
     algorithm = IRPL(STEP_SIZE)
     algorithm.check(theta, particles)
@@ -101,6 +105,8 @@ def resume(
     fit: Fit,
     model: Model,
     *,
+    theta: PyTree,
+    particles: PyTree,
     max_steps: int,
     tolerance: PyTree,
     max_seconds: float | None,
@@ -117,8 +123,13 @@ def resume(
         max_seconds += fit.seconds
     hooks = checked_callbacks(callbacks, progress)
     standing = fit.standing
-    theta = jax.tree.map(lambda trace: jnp.asarray(trace[-1]), fit.theta_trace.fine)
-    theta, particles = checked_point(model, theta, jax.tree.map(jnp.asarray, fit.particles))
+    last = jax.tree.map(lambda trace: trace[-1], fit.theta_trace.fine)
+    if theta is None and not fit.modules:  # still in memory, with its functions
+        last = _trees.combine(last, _trees.split(fit.theta)[1])
+    theta = in_structure_of("theta", theta, last, fit.modules)
+    particles = in_structure_of("particles", particles, fit.particles, fit.modules)
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
+    theta, particles = checked_point(model, theta, particles)
     wanted = standing.tolerance if tolerance is None else _wanted(tolerance, theta)
     watch = Watch(model, theta, particles, wanted, max_seconds)
     watch.take_up(fit)
@@ -127,7 +138,7 @@ def resume(
     history = History(
         restored(standing.snapshot, start(program, theta, particles, False)),
         fit.num_steps,
-        traces=(fit.theta_trace,),
+        traces=(Both(*(_trees.like("theta", theta, trace) for trace in fit.theta_trace)),),
         seconds=fit.seconds,
         compile_seconds=fit.compile_seconds,
     )
@@ -233,22 +244,45 @@ def _start(x: PyTree, particles: PyTree, num_particles: int | None) -> PyTree:
         if num_particles is not None:
             raise TypeError("num_particles goes with x; particles have their own number.")
         return particles
+    x, fixed = _trees.split(x)
     x = _checks.floating("x", x)
     count = MANY_PARTICLES if _trees.size(x) <= FEW_NUMBERS else FEW_PARTICLES
     if num_particles is not None:
         count = _checks.integer("num_particles", num_particles, least=4)
     if count % 2:
         raise ValueError(f"num_particles must be even, because particles are paired; got {count}.")
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), x)
+    return _trees.combine(
+        jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), x), fixed
+    )
+
+
+def _check_size(theta: PyTree) -> None:
+    """Newton's method and the standard errors need a matrix of theta's numbers."""
+    size = _trees.size(theta)
+    if size > LARGEST_THETA:
+        raise ValueError(
+            f"theta has {size} numbers, and pipla.fit takes at most {LARGEST_THETA}: it learns "
+            "them by Newton's method and gives each a standard error, for which their curvature is "
+            "a matrix. Use pipla.run with an optimiser, such as "
+            "pipla.MYPGD(theta_optimizer=optax.adam(0.01)), or make some of them part of x."
+        )
 
 
 def _wanted(tolerance: PyTree, theta: PyTree) -> np.ndarray | None:
     if tolerance is None:
         return None
-    _checks.positive("tolerance", tolerance)
-    whole = jax.tree.broadcast(tolerance, theta)
-    leaves = jax.tree.map(lambda t, leaf: np.broadcast_to(t, leaf.shape).ravel(), whole, theta)
-    return np.concatenate([np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(leaves)])
+    tolerance = _trees.split(tolerance)[0]
+    for path, leaf in _checks.leaves("tolerance", tolerance):
+        _checks.positive(_checks.where("tolerance", path), leaf)
+    try:
+        whole = jax.tree.broadcast(tolerance, theta)
+        parts = jax.tree.map(lambda t, leaf: np.broadcast_to(t, leaf.shape), whole, theta)
+    except ValueError as error:
+        raise ValueError(
+            "tolerance must be a number or a pytree of numbers like theta; got the structure "
+            f"{jax.tree.structure(tolerance)} for a theta of structure {jax.tree.structure(theta)}."
+        ) from error
+    return np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(parts)])
 
 
 def _choices(algorithm: Algorithm) -> str:

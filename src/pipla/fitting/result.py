@@ -40,6 +40,9 @@ Z = 1.959964
 class Fit:
     """Theta and x with their errors, and whether to believe them.
 
+    Theta, `x_mean` and particles of modules are modules again. Errors, intervals and traces have
+    `None` in the places of leaves that are not arrays of floats.
+
     Attributes:
         theta: the maximiser of the marginal likelihood, extrapolated to a step size of 0.
         theta_interval: a pair of pytrees, the ends of a 95 % interval: the standard error of the
@@ -67,6 +70,8 @@ class Fit:
         record: what was seen of x during the run.
         standing: everything that `resume` needs.
         versions: of pipla, jax and Python; and the device.
+        modules: after loading, the names of what a file could not hold of theta and particles:
+            modules come back as dicts.
     """
 
     theta: PyTree
@@ -98,11 +103,12 @@ class Fit:
     record: Record
     standing: Standing
     versions: dict[str, str]
+    modules: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def x_samples(self) -> PyTree:
         """Particles that were kept after burn-in, from time to time; axes: draws, particles, x."""
-        return _like(_trees.first(self.particles), self.record.fine_samples(self.burn_in))
+        return _like(self.x_sd, self.record.fine_samples(self.burn_in))
 
     def summary(self, most: int = 12) -> str:
         """A table of theta, of the parameters and of `most` numbers of x, at 80 columns."""
@@ -159,6 +165,8 @@ class Fit:
         self,
         model: Model,
         *,
+        theta: PyTree = None,
+        particles: PyTree = None,
         max_steps: int = 20_000,
         tolerance: PyTree = None,
         max_seconds: float | None = None,
@@ -172,6 +180,9 @@ class Fit:
 
         Arguments:
             model: the model that was fitted.
+            theta, particles: only needed when they were modules, or held functions, and the fit
+                comes from a file, which holds no code: those of the original fit, of which only
+                the structure and the leaves that are not learned are used.
             max_steps, max_seconds: the most further steps, and seconds of steps.
             tolerance: as in `pipla.fit`; by default that of the original fit.
             callbacks, progress: as in `pipla.run`.
@@ -181,6 +192,8 @@ class Fit:
         resumed = resume(
             self,
             model,
+            theta=theta,
+            particles=particles,
             max_steps=max_steps,
             tolerance=tolerance,
             max_seconds=max_seconds,
@@ -213,7 +226,7 @@ def fit_of(
     standing: Standing,
 ) -> Fit:
     """The answer of a run that has ended."""
-    as_theta = functools.partial(_like, theta)
+    as_theta, fixed = functools.partial(_like, theta), model.fixed
     error = np.sqrt(np.diagonal(estimate.covariance) + estimate.mcse**2)
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
     x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
@@ -224,14 +237,14 @@ def fit_of(
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
     trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
-        theta=as_theta(estimate.theta),
+        theta=fixed.complete_theta(as_theta(estimate.theta)),
         theta_interval=(low, high),
         theta_stderr=as_theta(estimate.stderr),
         theta_mcse=as_theta(estimate.mcse),
         theta_bias=as_theta(estimate.bias),
         theta_correlation=_correlation(estimate.covariance),
         parameters=_parameters(model, as_theta(estimate.theta), low, high),
-        x_mean=x_mean,
+        x_mean=fixed.complete_x(x_mean),
         x_sd=x_sd,
         x_interval=(x_low, x_high),
         converged=converged,
@@ -240,7 +253,7 @@ def fit_of(
         status=status,
         message=message,
         theta_trace=trace,
-        particles=history.carry.state.particles[1],
+        particles=fixed.complete_x(history.carry.state.particles[1]),
         num_steps=history.step,
         burn_in=estimate.burn_in,
         num_particles=num_particles,

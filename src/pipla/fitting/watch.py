@@ -15,6 +15,7 @@ from pipla.engine.hooks import Every, View
 from pipla.engine.result import Snapshot
 from pipla.fitting.information import scores_of
 from pipla.fitting.observer import Look, Observer
+from pipla.fitting.pairs import Both
 from pipla.fitting.record import Standing
 from pipla.fitting.result import Fit
 from pipla.fitting.verdict import LARGEST_BIAS, Estimate, judge, order_of
@@ -88,8 +89,9 @@ class Watch(Every):
     def __call__(self, view: View) -> str | None:
         if not self.is_due(view):
             return None
-        self.look(view.step, view.particles)
-        scores = scores_of(self._model, view.theta.fine, view.particles.fine)
+        theta, particles = _learned(view.theta.fine), Both(*map(_learned, view.particles))
+        self.look(view.step, particles)
+        scores = scores_of(self._model, theta, particles.fine)
         self.observer.add_scores(view.step, scores)
         if self.max_seconds is not None and view.seconds > self.max_seconds:
             return f"max_seconds = {self.max_seconds:g} were used up"
@@ -142,6 +144,11 @@ class Watch(Every):
             self._since,
             order_of(self._model),
         )
+
+
+def _learned(tree: PyTree) -> PyTree:
+    """A view shows modules whole; what is learned of them is their arrays of floats."""
+    return _trees.split(tree)[0]
 
 
 def _flat(tree: PyTree) -> np.ndarray:
