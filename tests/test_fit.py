@@ -104,6 +104,35 @@ def test_there_are_no_intervals_of_x_that_has_not_mixed():
     assert np.all(np.isnan(found.x_interval))
 
 
+def test_counts_do_not_overflow_from_a_far_start():
+    """A prior scale 19 times too large: steps in which the curvature of e^x grows manifold."""
+    problem = zoo.get("poisson-regression")
+    start = float(problem.answer.theta + 10 * problem.answer.theta_stderr)
+    with pytest.warns(ConvergenceWarning, match="not converged"):
+        found = pipla.fit(
+            problem.model, theta=start, x=problem.x, key=jax.random.key(2), max_steps=300
+        )
+    assert found.num_steps == 300
+    assert abs(found.theta - problem.answer.theta) < 0.1 * problem.answer.theta_stderr
+
+
+def test_where_values_overflow_the_first_steps_are_shortened():
+    """The curvature is 0 where x starts, and nothing says how steep exp(x⁴) is nearby."""
+    model = pipla.Model(lambda theta, x, _: jnp.sum(jnp.expm1(x**4)), pipla.prox.L1(0.1))
+    options = {"num_particles": 10, "max_steps": 600, "key": jax.random.key(1)}
+    with pytest.warns(ConvergenceWarning):
+        found = pipla.fit(model, theta=0.0, x=np.zeros(2), **options)
+    assert found.status is pipla.Status.COMPLETED
+    assert found.num_steps == 600
+    (restart,) = found.reasons[1:]
+    assert "a value became non-finite: begun again with 100 steps that are 1000 times" in restart
+    assert np.all(np.abs(found.x_mean) < 0.3)
+    with pytest.warns(ConvergenceWarning, match="became non-finite, also with first steps"):
+        hopeless = pipla.fit(model, theta=0.0, x=np.full(2, 9.0), **options)
+    assert hopeless.num_steps == 0
+    assert hopeless.status is pipla.Status.NONFINITE
+
+
 def test_theta_of_several_parts_keeps_its_structure():
     problem = zoo.get("two-scales")
     found = pipla.fit(problem.model, theta=problem.theta, x=problem.x)
@@ -126,6 +155,8 @@ def test_theta_of_several_parts_keeps_its_structure():
         ({"x": np.zeros(15), "max_steps": 10}, ValueError, "max_steps"),
         ({"x": np.zeros(15), "max_seconds": -1.0}, ValueError, "max_seconds"),
         ({"x": np.zeros(15), "tolerance": 0.0}, ValueError, "tolerance"),
+        ({"x": np.zeros(15), "tolerance": {"a": -1.0}}, ValueError, r"tolerance\['a'\] must be"),
+        ({"x": np.zeros(15), "tolerance": {"a": 1.0}}, ValueError, "tolerance .* like theta"),
         ({"x": np.zeros(15), "key": 3}, TypeError, "key"),
         ({"x": "text"}, TypeError, "x must be"),
     ],

@@ -23,12 +23,13 @@ from pipla.engine import packing
 from pipla.engine.diagnostics import autocorrelation
 from pipla.engine.result import OtherModelWarning
 from pipla.engine.storage import DamagedResultError
-from pipla.fitting import fitter, plots
+from pipla.fitting import plots
 from pipla.fitting import page as page_of_fit
 from pipla.fitting.observer import Look, Observer
 from pipla.fitting.record import Record
 from pipla.fitting.summary import columns_of
 from pipla.fitting.verdict import Estimate, answer_for_x
+from pipla.fitting.watch import Watch
 from pipla.report import inference_data as arviz_door
 from pipla.report.numbers import aligned, numbers_of
 
@@ -259,7 +260,7 @@ def test_the_same_step_size_after_a_resume_is_not_taken_for_a_changed_one():
     # Parts whose bias a change of the step size does not reduce are named as artefacts. A fit that
     # stopped with a step that is too long has not changed it.
     one = {"theta": {"levels of the groups": jnp.zeros(4), "place": jnp.zeros(())}}
-    watch = fitter._Watch(model(), one["theta"], {"w": jnp.zeros((4, 3))}, None, None)
+    watch = Watch(model(), one["theta"], {"w": jnp.zeros((4, 3))}, None, None)
     five = np.ones(5)
     estimate = Estimate(0, 1.5, five, five, 0 * five, np.eye(5), 0.01 * five, (0.0, 0.0, 1.0), ())
     watch._bias = estimate.bias

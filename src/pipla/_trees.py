@@ -211,14 +211,22 @@ class Fixed(NamedTuple):
         return self.complete_theta(theta), self.complete_x(x)
 
     def complete_theta(self, theta: PyTree) -> PyTree:
-        """Theta with its fixed leaves."""
-        return combine(theta, self.theta)
+        """Theta with its fixed leaves; of a pair of runs, each theta."""
+        return _completed(theta, self.theta)
 
     def complete_x(self, x: PyTree) -> PyTree:
         """X with its fixed leaves; a tree of another structure than x has as it is."""
-        if self.x is None or places(x) != places(self.x):
-            return x
-        return combine(x, self.x)
+        return _completed(x, self.x)
+
+
+def _completed(tree: PyTree, fixed: PyTree) -> PyTree:
+    if fixed is None:
+        return tree
+    if places(tree) == places(fixed):
+        return combine(tree, fixed)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):  # the same at two step sizes
+        return type(tree)(*(_completed(each, fixed) for each in tree))
+    return tree
 
 
 def leaf_groups(tree: PyTree, alone: Sequence[Path]) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ import scipy.linalg
 
 import pipla
 from pipla.algorithms.interwoven import WAIT, Curvature, interweave
-from pipla.algorithms.surrogate import REFRESH_AFTER, Surrogate
+from pipla.algorithms.surrogate import LONGEST_STRETCH, MISMATCH, REFRESH_AFTER, Surrogate
 from pipla.prox import L1, Box, LaplaceLocation, Strength
 
 RNG = np.random.default_rng(0)
@@ -190,3 +190,24 @@ def test_terms_that_can_do_neither_are_refused():
     model = pipla.Model(quadratic, Own(), MODEL.data)
     with pytest.raises(TypeError, match="closed-form theta or a non-centred form"):
         interweave(model, THETA, CLOUD, None, None, waited(THETA))
+
+
+def test_what_a_surrogate_misses_shortens_its_unit_of_time():
+    """Hessians 0 and 2 k about the mean k: the spectral distance to the mean is k for each."""
+    k = 5 * MISMATCH
+    model = pipla.Model(lambda theta, x, data: jnp.sum(jnp.where(x > 0, k, 0.0) * x**2), L1(1.0))
+    both = jnp.asarray([[1.0], [-1.0]] * 4)
+    assert float(Surrogate.measured(model, THETA, both, START).units) == pytest.approx(0.2)
+    alike = jnp.ones((8, 1))
+    assert float(Surrogate.measured(model, THETA, alike, START).units) == 1.0
+
+
+def test_a_drift_is_bounded_in_standard_deviations_of_the_surrogate():
+    """A gradient that has nothing to do with the surrogate, as in the tail of an exponential."""
+    steep = pipla.Model(quadratic, Strength(L1()), {"a": 1e6 * MATRIX, "c": CENTRE})
+    surrogate = Surrogate.measured(steep, THETA, CLOUD, START)
+    zero, time = jnp.zeros_like(CLOUD), surrogate.scale(steep, THETA, CLOUD)
+    some, much = (surrogate.flow(zero, g * jnp.ones_like(CLOUD), time, zero) for g in (1e6, 1e9))
+    np.testing.assert_allclose(much, some, rtol=1e-6)
+    sds = np.sqrt(1e6 * np.einsum("ni,ij,nj->n", some, MATRIX, some))
+    np.testing.assert_allclose(sds, LONGEST_STRETCH * np.sqrt(4), rtol=1e-6)

@@ -154,6 +154,13 @@ class Algorithm(eqx.Module, Generic[StateT]):
         """
         return self.step(keys[0], state, model)
 
+    def alike(self, fine: StateT, coarse: StateT) -> StateT:
+        """The state of the half steps, with what should not differ from that of the long ones.
+
+        By default nothing is shared. What was measured of the model, and not sampled, should be.
+        """
+        return fine
+
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Raise an error if this algorithm cannot run from this start."""
 

@@ -89,6 +89,10 @@ class ExponentialFlow(Langevin):
             penalty=point.penalty if at_point else None,
         )
 
+    def alike(self, fine: State, coarse: State) -> State:
+        # One surrogate for both: with two, their paths and their biases would differ by them.
+        return fine._replace(surrogate=coarse.surrogate)
+
 
 def _has_flow(model: Model, theta: PyTree, particles: PyTree) -> bool:
     """Whether the exact flow of the likelihood is known, and suits the prior.

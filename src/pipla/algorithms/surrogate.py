@@ -36,6 +36,12 @@ WALL_UNITS = 2.5
 #: The longest drift of an element in one step, in lengths of the prior: far from the answer the
 #: curvature may be too small by any factor (of $e^x$, say), and a Newton step too long.
 LONGEST_DRIFT = 1.0
+#: The longest drift, in standard deviations of the surrogate per root of the dimension: beyond, the
+#: particle is where the surrogate does not hold, and a Newton step may lead further away.
+LONGEST_STRETCH = 5.0
+#: The unit of time is at most this, divided by the typical distance between the Hessian of a
+#: particle and the surrogate: what the surrogate misses must be resolved by the step.
+MISMATCH = 16.0
 
 
 class Surrogate(eqx.Module):
@@ -68,7 +74,8 @@ class Surrogate(eqx.Module):
             times = x_block(hessian(model, theta, x), theta, _trees.ones_per_leaf(one))
             return jax.vmap(lambda row: ravel_pytree(times(unravel(row)))[0])(identity)
 
-        mean = jnp.mean(jax.lax.map(matrix, few), axis=0)
+        each = jax.lax.map(matrix, few)
+        mean = jnp.mean(each, axis=0)
         lengths = units
         units = jax.tree.map(
             lambda unit, curvature: jnp.where(
@@ -79,6 +86,9 @@ class Surrogate(eqx.Module):
         )
         units = _resolving_walls(model, theta, particles, units)
         root = _flat_root(units, one)
+        apart = _typical_norm(root[None, :, None] * (each - mean[None]) * root[None, None])
+        shorter = jnp.minimum(1, MISMATCH / jnp.where(apart > 0, apart, MISMATCH))
+        units, root = _trees.scale(shorter, units), jnp.sqrt(shorter) * root
         # A direction that the data do not see, or in which the likelihood is not convex, is free.
         values, rotation = jnp.linalg.eigh(root[:, None] * (mean + mean.T) / 2 * root[None])
         return cls(units, lengths, jnp.maximum(values, 0), rotation, steps)
@@ -132,7 +142,14 @@ class Surrogate(eqx.Module):
         if self.rotation is None:
             drifted, pushed = steps * decay * drift, spread * push
         else:
-            drifted = steps * decay * (drift @ self.rotation) @ self.rotation.T
+            turned = steps * decay * (drift @ self.rotation)
+            # The length of the drift in standard deviations of the surrogate.
+            length = jnp.linalg.norm(
+                jnp.sqrt(self.eigenvalues)[None] * turned, axis=1, keepdims=True
+            )
+            longest = LONGEST_STRETCH * jnp.sqrt(jnp.asarray(turned.shape[1], turned.dtype))
+            turned = turned * jnp.minimum(1, longest / jnp.maximum(length, longest))
+            drifted = turned @ self.rotation.T
             # White noise is as white in any orthogonal coordinates.
             pushed = (spread * push) @ self.rotation.T
         moved = pushed - jnp.clip(drifted, -LONGEST_DRIFT, LONGEST_DRIFT)
@@ -171,6 +188,16 @@ def _resolving_walls(model: Model, theta: PyTree, particles: PyTree, units: PyTr
     for path in walls:
         units = _trees.put_part(units, path, _trees.part("x", layers, path))
     return units
+
+
+def _typical_norm(matrices: Float[Array, "n d d"]) -> Float[Array, ""]:
+    """The mean of the spectral norms."""
+    start = jax.random.normal(jax.random.key(0), matrices.shape[-1:], matrices.dtype)
+
+    def norm(matrix: Array) -> Array:
+        return jnp.abs(_trees.dominant_eigenvalue(lambda v: matrix @ v, start, 20))
+
+    return jnp.mean(jax.lax.map(norm, matrices))
 
 
 def _flat_root(units: PyTree, one: PyTree) -> Array:

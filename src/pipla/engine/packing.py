@@ -141,7 +141,7 @@ def _decode_fields(kind: Any, name: str, packed: Any, arrays: Arrays) -> Any:
             elif key != "numbers" or packed[key] != {"dict": {}}:
                 values[key] = decode(hint, key, packed[key], arrays)
     if "modules" in hints:
-        lost = {"theta": ("fixed", "theta_trace"), "particles": ("particles",)}
+        lost = {"theta": ("fixed", "theta_trace", "theta"), "particles": ("particles",)}
         for name, sources in lost.items():
             for code in filter(None, (lost_code(packed.get(source)) for source in sources)):
                 values["modules"] = {name: code} | values.get("modules", {})
@@ -198,6 +198,8 @@ def _pack(name: str, tree: PyTree, arrays: Arrays) -> Any:
         return {"key": {"kind": str(jax.random.key_impl(tree)), "data": data}}
     if isinstance(tree, bool | int | str):
         return {"value": tree}
+    if type(tree) is float and math.isfinite(tree):  # a setting of a module; numbers are arrays
+        return {"value": tree}
     if not isinstance(tree, np.ndarray | np.generic | jax.Array | float):
         return _pack_code(name, tree, arrays)
     array = np.asarray(tree)
@@ -250,7 +252,7 @@ def _unpack(packed: Any, arrays: Arrays) -> PyTree:
         return children if kind == "list" else tuple(children)
     if kind == "module" and set(value) == {"name", "parts"} and type(value["name"]) is str:
         return {key: _unpack(child, arrays) for key, child in value["parts"].items()}
-    if kind == "value" and isinstance(value, bool | int | str):
+    if kind == "value" and isinstance(value, bool | int | float | str):
         return value
     if kind == "code" and type(value) is str:
         return None

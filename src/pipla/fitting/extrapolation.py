@@ -17,7 +17,7 @@ from pipla.engine.result import Status
 from pipla.engine.run import as_dtype, checked_algorithm, checked_burn_in, joined
 from pipla.engine.save import Moments, Save
 from pipla.fitting.pairs import Both, Paired, extrapolated
-from pipla.models.model import Model, checked_point
+from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry
 
 
@@ -81,6 +81,7 @@ def extrapolate(
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)
     _checks.random_key("key", key)
+    model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
     algorithm.check(theta, particles)
     completed = algorithm.completed(LocalGeometry(model, theta, particles))
@@ -94,14 +95,15 @@ def extrapolate(
     trace = joined(history.traces, history.carry.state.theta)
     settled = jax.tree.map(lambda rows: rows[burn_in:].astype(np.float64), trace)
     both, difference = extrapolated(settled), jax.tree.map(np.subtract, settled[0], settled[1])
+    fixed = model.fixed
     return Extrapolation(
-        theta=_mean(both),
+        theta=fixed.complete_theta(_mean(both)),
         theta_stderr=jax.tree.map(monte_carlo_error, both),
         theta_bias=jax.tree.map(lambda rows: 2 * rows.mean(axis=0), difference),
         theta_bias_stderr=jax.tree.map(lambda rows: 2 * monte_carlo_error(rows), difference),
-        theta_coarse=_mean(settled[0]),
-        theta_fine=_mean(settled[1]),
-        x_mean=extrapolated(moments.mean),
+        theta_coarse=fixed.complete_theta(_mean(settled[0])),
+        theta_fine=fixed.complete_theta(_mean(settled[1])),
+        x_mean=fixed.complete_x(extrapolated(moments.mean)),
         x_variance=extrapolated(moments.variance()),
         theta_trace=trace,
         status=status,

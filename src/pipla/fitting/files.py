@@ -21,12 +21,13 @@ MOST_STEPS = 2**31 - 1
 
 def check_consistent(fit: Fit) -> None:
     """Raise `DamagedResultError` where the fields of a fit contradict each other."""
-    if not 0 <= fit.burn_in < fit.num_steps <= MOST_STEPS:
+    rows = max(fit.num_steps, 1)  # a start that is not finite is a trace of one row
+    if not 0 <= fit.burn_in < rows <= MOST_STEPS:
         raise DamagedResultError("num_steps or burn_in is not a number of steps.")
-    theta = _shapes("theta", fit.theta)
-    size = _trees.size(fit.theta)
+    theta, x = _shapes("theta_stderr", fit.theta_stderr), _shapes("x_sd", fit.x_sd)
+    size = _trees.size(fit.theta_stderr)
+    _expect("theta", _learned(fit, "theta", fit.theta_stderr, fit.theta), theta)
     alike = {
-        "theta_stderr": fit.theta_stderr,
         "theta_mcse": fit.theta_mcse,
         "theta_bias": fit.theta_bias,
         **_both_ends("theta_interval", fit.theta_interval),
@@ -34,19 +35,25 @@ def check_consistent(fit: Fit) -> None:
     for name, tree in alike.items():
         _expect(name, tree, theta)
     for name, tree in zip(fit.theta_trace._fields, fit.theta_trace, strict=True):
-        _expect(f"theta_trace.{name}", tree, theta, (fit.num_steps,))
+        _expect(f"theta_trace.{name}", tree, theta, (rows,))
     _expect("theta_correlation", fit.theta_correlation, _shapes("", np.empty((size, size))))
-    x = _shapes("x_mean", fit.x_mean)
-    for name, tree in {"x_sd": fit.x_sd, **_both_ends("x_interval", fit.x_interval)}.items():
+    _expect("x_mean", _learned(fit, "x", fit.x_sd, fit.x_mean), x)
+    for name, tree in _both_ends("x_interval", fit.x_interval).items():
         _expect(name, tree, x)
-    _expect("particles", fit.particles, x, (fit.num_particles,))
+    particles = _learned(fit, "particles", fit.x_sd, fit.particles)
+    _expect("particles", particles, x, (fit.num_particles,))
     if any(len(ends) != 3 for ends in fit.parameters.values()):
         raise DamagedResultError("parameters does not hold estimates with two ends.")
     for name in ("step_size", "order"):
         if not (math.isfinite(getattr(fit, name)) and getattr(fit, name) > 0):
             raise DamagedResultError(f"{name} is not a positive number.")
-    fit.record.check(fit.num_particles, _trees.size(fit.x_mean), size)
+    fit.record.check(fit.num_particles, _trees.size(fit.x_sd), size)
     fit.standing.check(size, fit.num_steps)
+
+
+def _learned(fit: Fit, name: str, errors: PyTree, tree: PyTree) -> PyTree:
+    """The leaves that are learned: all, unless there were modules; these have errors."""
+    return _trees.like(name, errors, tree) if fit.modules else tree
 
 
 def _both_ends(name: str, pair: Any) -> dict[str, PyTree]:

@@ -77,6 +77,7 @@ class Paired(Algorithm[PairState]):
 
         # A loop, so that the step is compiled once for both.
         fine, gaps = jax.lax.scan(fine_step, state.fine, keys)
+        fine = self.scheme.alike(fine, coarse)
         gap = jnp.maximum(info.prox_gap, jnp.max(gaps))
         return PairState(coarse, fine), info._replace(prox_gap=gap)
 

@@ -123,7 +123,7 @@ class Standing:
         last_bias: the bias of theta before the last change of the step size; `None` without one.
         tolerance: that was asked for; `None` for a tenth of the standard error.
         artefacts: the parts of theta that follow the step size.
-        halvings: for each time the step size was halved, why.
+        changes: for each time the step size was changed, why.
     """
 
     snapshot: Snapshot
@@ -132,7 +132,7 @@ class Standing:
     last_bias: PyTree
     tolerance: PyTree
     artefacts: tuple[str, ...]
-    halvings: tuple[str, ...]
+    changes: tuple[str, ...]
 
     def check(self, parameters: int, num_steps: int) -> None:
         """Raise `DamagedResultError` where it does not fit these numbers."""

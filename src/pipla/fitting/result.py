@@ -20,6 +20,7 @@ from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
+from pipla.engine.run import joined
 from pipla.fitting.observer import Observer
 from pipla.fitting.pairs import Both
 from pipla.fitting.record import Record, Standing
@@ -38,6 +39,9 @@ Z = 1.959964
 @dataclasses.dataclass(frozen=True, repr=False)
 class Fit:
     """Theta and x with their errors, and whether to believe them.
+
+    Theta, `x_mean` and particles of modules are modules again. Errors, intervals and traces have
+    `None` in the places of leaves that are not arrays of floats.
 
     Attributes:
         theta: the maximiser of the marginal likelihood, extrapolated to a step size of 0.
@@ -66,6 +70,8 @@ class Fit:
         record: what was seen of x during the run.
         standing: everything that `resume` needs.
         versions: of pipla, jax and Python; and the device.
+        modules: after loading, the names of what a file could not hold of theta and particles:
+            modules come back as dicts.
     """
 
     theta: PyTree
@@ -97,11 +103,12 @@ class Fit:
     record: Record
     standing: Standing
     versions: dict[str, str]
+    modules: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def x_samples(self) -> PyTree:
         """Particles that were kept after burn-in, from time to time; axes: draws, particles, x."""
-        return _like(_trees.first(self.particles), self.record.fine_samples(self.burn_in))
+        return _like(self.x_sd, self.record.fine_samples(self.burn_in))
 
     def summary(self, most: int = 12) -> str:
         """A table of theta, of the parameters and of `most` numbers of x, at 80 columns."""
@@ -158,6 +165,8 @@ class Fit:
         self,
         model: Model,
         *,
+        theta: PyTree = None,
+        particles: PyTree = None,
         max_steps: int = 20_000,
         tolerance: PyTree = None,
         max_seconds: float | None = None,
@@ -171,6 +180,9 @@ class Fit:
 
         Arguments:
             model: the model that was fitted.
+            theta, particles: only needed when they were modules, or held functions, and the fit
+                comes from a file, which holds no code: those of the original fit, of which only
+                the structure and the leaves that are not learned are used.
             max_steps, max_seconds: the most further steps, and seconds of steps.
             tolerance: as in `pipla.fit`; by default that of the original fit.
             callbacks, progress: as in `pipla.run`.
@@ -180,6 +192,8 @@ class Fit:
         resumed = resume(
             self,
             model,
+            theta=theta,
+            particles=particles,
             max_steps=max_steps,
             tolerance=tolerance,
             max_seconds=max_seconds,
@@ -212,7 +226,7 @@ def fit_of(
     standing: Standing,
 ) -> Fit:
     """The answer of a run that has ended."""
-    as_theta = functools.partial(_like, theta)
+    as_theta, fixed = functools.partial(_like, theta), model.fixed
     error = np.sqrt(np.diagonal(estimate.covariance) + estimate.mcse**2)
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
     x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
@@ -221,16 +235,16 @@ def fit_of(
         for values in answer_for_x(observer, estimate.burn_in, estimate.order, estimate.mixed)
     )
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
-    trace: Both = jax.tree.map(lambda *rows: np.concatenate(rows), *history.traces)
+    trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
-        theta=as_theta(estimate.theta),
+        theta=fixed.complete_theta(as_theta(estimate.theta)),
         theta_interval=(low, high),
         theta_stderr=as_theta(estimate.stderr),
         theta_mcse=as_theta(estimate.mcse),
         theta_bias=as_theta(estimate.bias),
         theta_correlation=_correlation(estimate.covariance),
         parameters=_parameters(model, as_theta(estimate.theta), low, high),
-        x_mean=x_mean,
+        x_mean=fixed.complete_x(x_mean),
         x_sd=x_sd,
         x_interval=(x_low, x_high),
         converged=converged,
@@ -239,7 +253,7 @@ def fit_of(
         status=status,
         message=message,
         theta_trace=trace,
-        particles=history.carry.state.particles[1],
+        particles=fixed.complete_x(history.carry.state.particles[1]),
         num_steps=history.step,
         burn_in=estimate.burn_in,
         num_particles=num_particles,
@@ -311,7 +325,10 @@ def _doubts(
         )
     if not converged:
         if status is Status.NONFINITE:
-            found.append("theta or a particle became non-finite; start nearer to the answer")
+            found.append(
+                "theta or a particle became non-finite, also with first steps that were shorter; "
+                "start nearer to the answer, and look for a log or a division by zero in smooth"
+            )
         elif estimate.open_points:
             found.append("not converged: " + "; ".join(estimate.open_points))
         else:

@@ -143,8 +143,8 @@ def judge(
         fallback = FALLBACK * np.where(np.isfinite(longest), longest, np.maximum(np.abs(theta), 1))
         wanted = np.where(np.isfinite(stderr), TOLERANCE * stderr, fallback)
     points = []
-    middle = len(both) // 2
-    drift = np.abs(both[middle:].mean(axis=0) - both[:middle].mean(axis=0))
+    middle = max(len(both) // 2, 1)
+    drift = np.abs(both[-middle:].mean(axis=0) - both[:middle].mean(axis=0))
     for k, name in enumerate(names):
         if not np.isfinite(stderr[k]):
             points.append(f"{name} has no standard error")
