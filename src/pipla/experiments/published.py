@@ -165,8 +165,8 @@ ACTIVATION_SMOOTHING = 0.001
 def published_hard_tanh(x: Array) -> Array:
     r"""The hard tanh with what the code calls its prox in the place of its derivative (E11).
 
-    That is 1 on $[-1 + \lambda, 1 - \lambda]$ and 0 elsewhere, with $\lambda = .001$: the derivative,
-    but for a strip beside the kinks. So the published MYIPLA and MYPGD are IPLA and PGD.
+    That is 1 on $[-1 + \lambda, 1 - \lambda]$ and 0 elsewhere, with $\lambda = .001$: the
+    derivative, but for a strip beside the kinks. So the published MYIPLA and MYPGD are IPLA and PGD.
     """
     return jnp.clip(x, -1, 1)
 
@@ -180,7 +180,7 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
 
 
 class AddedGradient(ClosedForm):
-    r"""A "prox" that subtracts the whole gradient of a misfit, $x - \nabla f(x)$, from one leaf of x.
+    r"""A "prox" that subtracts the whole gradient, $x - \nabla f(x)$, from one leaf of x.
 
     The published PIPGLA of the activation experiment adds its "prox" to the weights without a step
     size (E11). It is not the prox of anything: the smoothing does not enter.

@@ -198,8 +198,8 @@ def _mnist() -> _Pixels:
         parts.append((pixels.reshape(len(pixels), -1), labels))
     if parts[0][0].shape[1] != parts[1][0].shape[1]:
         raise ValueError(
-            f"x_train and x_test of {name} must have images of one size, got {file['x_train'].shape} "
-            f"and {file['x_test'].shape}."
+            f"x_train and x_test of {name} must have images of one size, got "
+            f"{file['x_train'].shape} and {file['x_test'].shape}."
         )
     return _Pixels("MNIST", *parts[0], parts[1])
 
