@@ -166,7 +166,7 @@ def published_hard_tanh(x: Array) -> Array:
     r"""The hard tanh with what the code calls its prox in the place of its derivative (E11).
 
     That is 1 on $[-1 + \lambda, 1 - \lambda]$ and 0 elsewhere, with $\lambda = .001$: the
-    derivative, but for a strip beside the kinks. So the published MYIPLA and MYPGD are IPLA and PGD.
+    derivative, but for a strip beside the kinks. So the published MYIPLA is IPLA, MYPGD is PGD.
     """
     return jnp.clip(x, -1, 1)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -190,7 +189,8 @@ def _run(
         lambda features: two_layers.probabilities(weights, features),
         result.seconds,
         weights=weights,
-        **learned(result, {name: name for name in two_layers.SCALES.values()}),
+        theta={name: float(value) for name, value in result.theta_last.items()},
+        trace=thinned(np.asarray(result.theta_trace["alpha"])),
         finite=result.status is not Status.NONFINITE,
         compile_seconds=result.compile_seconds,
         num_steps=result.num_steps,
@@ -199,25 +199,10 @@ def _run(
     )
 
 
-def learned(result: Result, names: Mapping[str, str], *, last: bool = True) -> dict[str, Any]:
-    """Theta by name with its Monte-Carlo errors, and the trace of its first part.
-
-    Arguments:
-        names: what to call each part of theta.
-        last: its last value, as in the paper, or its average.
-    """
-    values = result.theta_last if last else result.theta
-    errors = {} if last else result.theta_stderr
-    trace = np.asarray(result.theta_trace[next(iter(names))])
+def thinned(trace: np.ndarray) -> np.ndarray:
+    """Steps and values of a trace, for a figure."""
     at = np.unique(np.linspace(0, len(trace) - 1, TRACE_POINTS).astype(int))
-    return {
-        "theta": {name: float(values[part]) for part, name in names.items()},
-        "theta_error": {
-            name: float(errors[part]) if part in errors and np.isfinite(errors[part]) else None
-            for part, name in names.items()
-        },
-        "trace": np.stack([at + 1, trace[at]]),
-    }
+    return np.stack([at + 1, trace[at]])
 
 
 def said(result: Result) -> str:
@@ -233,8 +218,3 @@ def quiet_run(model: Model, algorithm: Algorithm, **options: Any) -> Result:
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return result
-
-
-def softmax(scores: Any) -> np.ndarray:
-    """Probabilities from scores, on the host."""
-    return np.asarray(jax.nn.softmax(jnp.asarray(scores), axis=-1))

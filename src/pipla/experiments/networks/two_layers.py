@@ -9,6 +9,7 @@ $e^\beta$.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ from pipla.prox import LaplaceScale
 from pipla.prox.base import Term
 
 Activation = Callable[[Array], Array]
+#: Images whose probabilities are computed at a time.
+BLOCK = 200
 #: Where each layer's scale is in theta.
 SCALES = {"w": "alpha", "v": "beta"}
 
@@ -94,18 +97,21 @@ def start(
 
 
 def probabilities(
-    particles: PyTree, features: np.ndarray, activation: Activation = jnp.tanh, block: int = 1000
+    particles: PyTree, features: np.ndarray, activation: Activation = jnp.tanh
 ) -> np.ndarray:
     """The predictive probabilities of the classes, averaged over the particles."""
-    mean = jax.jit(
-        lambda x, f: jnp.mean(
-            jax.vmap(lambda one: jax.nn.softmax(scores(one, f, activation)))(x), axis=0
-        )
-    )
     weights = {name: jnp.asarray(leaf) for name, leaf in particles.items()}
-    dtype = weights["w"].dtype
-    parts = [
-        np.asarray(mean(weights, jnp.asarray(features[at : at + block], dtype)))
-        for at in range(0, len(features), block)
-    ]
+    parts = []
+    for at in range(0, len(features), BLOCK):
+        some = features[at : at + BLOCK]
+        # Every block has the same shape: one program for all.
+        whole = np.zeros((BLOCK, features.shape[1]), weights["w"].dtype)
+        whole[: len(some)] = some
+        parts.append(np.asarray(_averaged(weights, whole, activation))[: len(some)])
     return np.concatenate(parts)
+
+
+@functools.partial(jax.jit, static_argnames="activation")
+def _averaged(particles: PyTree, features: Array, activation: Activation) -> Array:
+    each = jax.vmap(lambda x: jax.nn.softmax(scores(x, features, activation)))(particles)
+    return jnp.mean(each, axis=0)
