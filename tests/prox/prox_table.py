@@ -58,13 +58,17 @@ def strength(amplitudes, rate, normalised, weight=1.0):
     return joint(reduced, reach)
 
 
-def precision(degrees):
+def precision(degrees, rate=1.0):
+    """`degrees` of an x."""
+    k = abs(rate)
+
     def reduced(u0, x, lam):
-        w = np.exp(u0)
-        return w * np.sum(x**2) / (2 * (1 + lam * w)) - degrees * u0
+        w = np.exp(rate * u0)
+        return w * np.sum(x**2) / (2 * (1 + lam * w)) - rate * degrees(x) * u0
 
     def reach(theta, x, lt, lx):
-        return lt * degrees + np.log1p(lt * np.exp(theta) * np.sum(x**2)) + 1e-9
+        total = k**2 * lt * np.exp(rate * theta) * np.sum(x**2)
+        return k * lt * degrees(x) + np.log1p(total) / k + 1e-9
 
     return joint(reduced, reach)
 
@@ -161,6 +165,16 @@ CASES = [
         draw_theta=draw_normal,
     ),
     ProxCase(
+        name="gaussian_scale",
+        term=prox.GaussianScale(),
+        minimum=precision(lambda x: x.size / 2, rate=-4.0),
+        draw_x=draw_vector,
+        convex=False,
+        joint=True,
+        draw_theta=draw_normal,
+        max_lam_theta=0.02,
+    ),
+    ProxCase(
         name="nuclear_strength",
         term=prox.NuclearStrength(),
         minimum=strength(singular_values, 1.0, False),
@@ -184,7 +198,7 @@ CASES = [
     ProxCase(
         name="gaussian_precision",
         term=prox.Strength(prox.SquaredL2(), degrees=15, tolerance=1e-13),
-        minimum=precision(15),
+        minimum=precision(lambda x: 15),
         draw_x=draw_vector,
         convex=False,
         joint=True,

@@ -70,13 +70,18 @@ def _(term: prox.UniformLogBox) -> tuple[Bijector, Term]:
 
 @noncentred_term.register
 def _(term: prox.Strength) -> tuple[Bijector, Term]:
-    if not isinstance(term.regulariser, prox.SoftThreshold | prox.TotalVariation):
+    homogeneous = prox.SoftThreshold | prox.TotalVariation | prox.SquaredL2
+    if not isinstance(term.regulariser, homogeneous):
         raise TypeError(
             f"nonsmooth: the strength of {type(term.regulariser).__name__} has no non-centred form "
-            "that is known, because it is not known to be homogeneous, R(c x) = |c| R(x)."
+            "that is known, because it is not known to be homogeneous, R(c x) = |c|^k R(x)."
         )
+    # With R of homogeneity k, e^{r theta} R(x) = R(e^{r theta/k} x).
+    power = term.regulariser.homogeneity
     degrees = term.degrees if term.normalised else jnp.zeros(())
-    return ExpScale(term.rate, degrees), term.regulariser
+    return ExpScale(term.rate / power, None if degrees is None else power * degrees), (
+        term.regulariser
+    )
 
 
 @noncentred_term.register

@@ -2,7 +2,7 @@
 
 | terms | what |
 |---|---|
-| `LaplaceLocation`, `LaplaceScale`, `UniformBox`, `UniformLogBox`, `GaussianLocation` | a density of x whose parameter theta is learned |
+| `LaplaceLocation`, `LaplaceScale`, `UniformBox`, `UniformLogBox`, `GaussianLocation`, `GaussianScale` | a density of x whose parameter theta is learned |
 | `Strength`, `TVStrength`, `NuclearStrength` | a penalty on x whose strength theta is learned |
 | `L1`, `SquaredL2`, `ElasticNet`, `GroupLasso`, `NuclearNorm`, `TotalVariation`, `HardTanh` | penalties on x alone |
 | `Box`, `NonNegative`, `Simplex` | constraints on x alone |
@@ -31,7 +31,7 @@ from pipla.prox.combine import On, Scaled, Sum, Translated, separable_sum
 from pipla.prox.constraints import Box, NonNegative, Simplex
 from pipla.prox.location import GaussianLocation, LaplaceLocation
 from pipla.prox.norms import L1, ElasticNet, GroupLasso, NuclearNorm, SoftThreshold, SquaredL2
-from pipla.prox.strength import LaplaceScale, NuclearStrength, Strength
+from pipla.prox.strength import GaussianScale, LaplaceScale, NuclearStrength, Strength
 from pipla.prox.total_variation import TotalVariation, TVStrength
 from pipla.prox.uniform import UniformBox, UniformLogBox
 
@@ -42,6 +42,7 @@ __all__ = [
     "ElasticNet",
     "Fixed",
     "GaussianLocation",
+    "GaussianScale",
     "GroupLasso",
     "HardTanh",
     "Hyperparameter",

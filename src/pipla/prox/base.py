@@ -71,6 +71,14 @@ class Term(eqx.Module):
         """
         return False
 
+    @property
+    def homogeneity(self) -> int:
+        r"""The $k$ of a penalty on x alone with $R(c x) = |c|^k R(x)$: 1 for norms.
+
+        A subclass may write `homogeneity = 2` in its body.
+        """
+        return 1
+
     def __hash__(self) -> int:
         """A hash of the term's numbers, which `jax.jit(term.prox)` needs; arrays have none."""
         leaves, structure = jax.tree.flatten(self)

@@ -152,6 +152,7 @@ class SquaredL2(Fixed):
     r"""$\tfrac{w}{2} |x|^2$: the potential of a centred Gaussian of precision $w$."""
 
     finite: ClassVar[bool] = True
+    homogeneity: ClassVar[int] = 2
 
     weight: Hyperparameter = hyperparameter(default=1.0)
 

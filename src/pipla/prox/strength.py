@@ -31,7 +31,7 @@ from pipla.prox._arguments import (
 )
 from pipla.prox._roots.strength import MAX_STEPS, StrengthEquation, strength_root
 from pipla.prox.base import Iterative, Scalar, Solution, Term, soft
-from pipla.prox.norms import L1, NuclearNorm, SoftThreshold
+from pipla.prox.norms import L1, NuclearNorm, SoftThreshold, SquaredL2
 
 #: A joint prox: (theta, x, lam_theta, lam_x) -> (theta, x).
 JointProx = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
@@ -53,8 +53,8 @@ class Strength(Iterative):
     Arguments:
         regulariser: the $R$, a term in x alone.
         rate: the $r \ne 0$.
-        degrees: the $d$, by default the number of elements of x. Total variation, which does not
-            see constants, has one less; a penalty of homogeneity 2 has half as many.
+        degrees: the $d$, by default the number of elements of x, or half of it for a square, which
+            has homogeneity 2. Total variation, which does not see constants, has one less.
         normalised: `False` leaves $-r\,d\,\theta$ to the smooth part.
         tolerance: relative to the displacement of theta; stops the alternation below. Not used when
             $R$ is a `SoftThreshold`, which is solved to float precision.
@@ -137,12 +137,13 @@ class Strength(Iterative):
         return jnp.log(strength) / self.rate.astype(particles.dtype)
 
     def time_unit(self, theta: Array, x: Array) -> Array:
-        r"""The squared length scale: $w^{-2}$ times that of $R$."""
+        r"""The squared length scale: $w^{-2}$ times that of $R$, $w^{-1}$ for a square."""
         theta, x = operands(self, theta, x)
-        return jnp.exp(-2 * self.rate.astype(x.dtype) * theta) * self.regulariser.time_unit(None, x)
+        exponent = -2 / self.regulariser.homogeneity * self.rate.astype(x.dtype) * theta
+        return jnp.exp(exponent) * self.regulariser.time_unit(None, x)
 
     def largest_smoothing(self, theta: Array, x: Array) -> Scalar:
-        r"""The limit $.05\, w^{-2}$ (E12)."""
+        r"""The limit: .05 of `time_unit`, $.05\, w^{-2}$ for a norm (E12)."""
         return 0.05 * self.time_unit(theta, x)
 
     def parameters(self, theta: Array) -> dict[str, Array]:
@@ -237,7 +238,8 @@ class Strength(Iterative):
         return state.decrease, state.point._replace(gap=gap)
 
     def _degrees(self, x: Array) -> Array:
-        return jnp.asarray(x.size if self.degrees is None else self.degrees, x.dtype)
+        plain = x.size / self.regulariser.homogeneity
+        return jnp.asarray(plain if self.degrees is None else self.degrees, x.dtype)
 
 
 class LaplaceScale(Strength):
@@ -267,6 +269,26 @@ class LaplaceScale(Strength):
     def __init__(self, *, approximation: str | None = None) -> None:
         choice("approximation", approximation, (None, "published"))
         super().__init__(L1(), rate=-2.0, substitute=_published_scale if approximation else None)
+
+    def parameters(self, theta: Array) -> dict[str, Array]:
+        return {"scale": jnp.exp(2 * jnp.asarray(theta))}
+
+
+class GaussianScale(Strength):
+    r"""$g_2(\theta, x) = 2 d\,\theta + \tfrac12 e^{-4\theta} |x|^2$: normal of scale $e^{2\theta}$.
+
+    The constant $\tfrac d2 \log 2\pi$ is left out. Given $u_0$,
+    $u = x / (1 + \lambda_x e^{-4u_0})$, and $u_0$ is the root in theta's own basin (see `Strength`)
+    of $u_0 - \theta + 2 \lambda_\theta (d - e^{-4u_0} |u|^2) = 0$.
+    What `LaplaceScale` says about that basin is true here as well.
+
+    >>> theta, x = GaussianScale().prox(0.0, jnp.array([2.0, -0.5]), 0.01, 0.1)
+    >>> print(f"{theta:.4f}, {x[0]:.4f}, {x[1]:.4f}")
+    0.0280, 1.8355, -0.4589
+    """
+
+    def __init__(self) -> None:
+        super().__init__(SquaredL2(), rate=-4.0, tolerance=1e-6)
 
     def parameters(self, theta: Array) -> dict[str, Array]:
         return {"scale": jnp.exp(2 * jnp.asarray(theta))}
