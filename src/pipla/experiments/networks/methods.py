@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -109,7 +110,8 @@ def published(kind: str, theta: float | None = None, *, normal: bool = False) ->
         algorithm = _algorithm(kind, numbers.step_size, numbers.smoothing, preset.num_particles, {})
         at = numbers.start if theta is None else theta
         point = two_layers.start("code", at, _chains(kind, preset), shape, seed)
-        return _run(model, algorithm, *point, preset.published_steps, preset, seed)
+        steps = preset.published_steps
+        return trained_run(model, algorithm, *point, steps, preset.num_particles, seed)
 
     return method
 
@@ -130,7 +132,8 @@ def corrected(kind: str) -> Method:
         )
         model = two_layers.model(images.train, two_layers.laplace_terms())
         point = two_layers.start("paper", PAPER_START, _chains(kind, preset), shape, seed)
-        return _run(model, algorithm, *point, preset.paper_steps, preset, seed)
+        steps = preset.paper_steps
+        return trained_run(model, algorithm, *point, steps, preset.num_particles, seed)
 
     return method
 
@@ -157,19 +160,24 @@ def _shape(images: Classification, preset: NetworkPreset) -> tuple[int, int, int
     return images.train.features.shape[1], preset.num_units, len(images.classes)
 
 
-def _run(
+def trained_run(
     model: Model,
     algorithm: Algorithm,
     theta: PyTree,
     particles: PyTree,
     num_steps: int,
-    preset: NetworkPreset,
+    num_states: int,
     seed: int,
+    *,
+    activation: two_layers.Activation = jnp.tanh,
 ) -> Trained:
+    """Run a centred model of two layers; theta and particles are those of the last step.
+
+    Where there are fewer particles than `num_states`, the last positions are taken together.
+    """
     chains = len(particles["w"])
-    wanted = min(preset.num_particles, num_steps)
-    # One chain: its last positions, one per step, are what is averaged.
-    every = 1 if chains < preset.num_particles else None
+    wanted = min(num_states, num_steps)
+    every = 1 if chains < num_states else None
     result = quiet_run(
         model,
         algorithm,
@@ -186,7 +194,7 @@ def _run(
             for name, leaf in result.saved_particles.items()
         }
     return Trained(
-        lambda features: two_layers.probabilities(weights, features),
+        lambda features: two_layers.probabilities(weights, features, activation),
         result.seconds,
         weights=weights,
         theta={name: float(value) for name, value in result.theta_last.items()},

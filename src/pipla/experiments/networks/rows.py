@@ -38,6 +38,10 @@ class NetworkPreset(Preset):
     all_rows: bool = True
     source: str = "auto"
 
+    def count(self, wanted: int | None) -> int:
+        """The particles of a row that may want a number of its own, which "tiny" does not give."""
+        return self.num_particles if wanted is None else min(wanted, 10 * self.num_particles)
+
 
 @dataclasses.dataclass(kw_only=True)
 class NetworkRow(Row):
