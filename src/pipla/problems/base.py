@@ -67,7 +67,7 @@ def find_data(name: str) -> dict[str, np.ndarray]:
     """The arrays of a data file; see `data_path`."""
     path = data_path(name)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         said = " ".join(str(error).split())

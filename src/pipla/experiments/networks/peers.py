@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any, NamedTuple
 
@@ -13,16 +14,17 @@ from jaxtyping import Array, Float
 
 from pipla._extras import extra
 from pipla.experiments.networks import two_layers
-from pipla.experiments.networks.methods import Trained
+from pipla.experiments.networks.methods import Method, Trained
 from pipla.experiments.networks.rows import NetworkPreset
 from pipla.problems.classification import Classification, Images
 
-#: Adam: its step, and the rounds of steps between looks at the held-out images.
+#: Adam: its step, its steps per round, and the most rounds; a look at held-out images after each.
 STEP, ROUND, ROUNDS = 1e-3, 20, 100
 #: Rounds without progress after which training stops; the share of images it is judged by.
 PATIENCE, HELD_OUT = 10, 0.15
-#: The Laplace approximation: rounds of training and of updates of the precisions.
-LAPLACE_ROUNDS, UPDATES = 8, 5
+#: The Laplace approximation: Adam's step, turns of training and of updates of the precisions, and
+#: rounds and updates per turn.
+LAPLACE_STEP, TURNS, ROUNDS_PER_TURN, UPDATES = 1e-2, 8, 10, 5
 #: Precisions beyond this switch a layer off.
 LARGEST_PRECISION = 1e8
 
@@ -77,40 +79,46 @@ def adam(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
     )
 
 
-def laplace(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
+def laplace(*, linearised: bool) -> Method:
     r"""A Laplace approximation whose prior precisions maximise its marginal likelihood.
 
     The recipe of Immer et al. (2021) for two classes, written anew: training at given precisions
     $\tau_w, \tau_v$ of Normal priors takes turns with MacKay's updates of them; curvature is that
-    of Gauss and Newton, whole; predictions are those of the linearised network, with the probit
-    approximation. For one hidden layer the kernel of the linearised network has a closed form, so
-    that everything is done in the space of the images; see `Kernel`.
+    of Gauss and Newton, whole. Predictions are those of the linearised network, with the probit
+    approximation, or of the network at the mode. For one hidden layer the kernel of the linearised
+    network has a closed form, so that everything is done in the space of the images; see `Kernel`.
     """
+    return functools.partial(_laplace, linearised)
+
+
+def _laplace(linearised: bool, images: Classification, preset: NetworkPreset, seed: int) -> Trained:
     if len(images.classes) != 2:
         raise ValueError("the Laplace approximation is written for two classes.")
     began = time.perf_counter()
     train = _part(images.train, np.arange(len(images.train.labels)))
     x = _initial(images, preset, seed)
     tau = {"w": 1.0, "v": 1.0}
-    state = _Adam(x, optax.adam(STEP).init(x))
-    for _ in range(LAPLACE_ROUNDS):
+    state = _Adam(x, optax.adam(LAPLACE_STEP).init(x))
+    for _ in range(TURNS):
         precision = {name: jnp.asarray(value, x["w"].dtype) for name, value in tau.items()}
-        for _ in range(10):
-            state = _descend(state, train, precision)
+        for _ in range(ROUNDS_PER_TURN):
+            state = _descend(state, train, precision, LAPLACE_STEP)
         kernel = Kernel.of(state.x, images.train.features)
         for _ in range(UPDATES):
             tau = kernel.updated(tau)
     weights = {name: np.asarray(leaf)[None] for name, leaf in state.x.items()}
 
     def probabilities(features: np.ndarray) -> np.ndarray:
-        return kernel.predict(tau, features)
+        if linearised:
+            return kernel.predict(tau, features)
+        return two_layers.probabilities(weights, features)
 
     return Trained(
         probabilities,
         time.perf_counter() - began,
         weights=weights,
         theta={name: -0.5 * float(np.log(tau[layer])) for layer, name in two_layers.SCALES.items()},
-        num_steps=LAPLACE_ROUNDS * 10 * ROUND,
+        num_steps=TURNS * ROUNDS_PER_TURN * ROUND,
     )
 
 
@@ -205,7 +213,7 @@ _ZERO = {"w": 0.0, "v": 0.0}
 
 
 @jax.jit
-def _descend(state: _Adam, images: Images, precision: Any) -> _Adam:
+def _descend(state: _Adam, images: Images, precision: Any, step_size: float = STEP) -> _Adam:
     """`ROUND` steps on the mean over images of minus the log posterior density."""
 
     def objective(x: Any) -> Array:
@@ -213,7 +221,7 @@ def _descend(state: _Adam, images: Images, precision: Any) -> _Adam:
         return _misfit(x, images) + penalty / len(images.labels)
 
     def step(state: _Adam, _: Any) -> tuple[_Adam, None]:
-        moves, moments = optax.adam(STEP).update(jax.grad(objective)(state.x), state.moments)
+        moves, moments = optax.adam(step_size).update(jax.grad(objective)(state.x), state.moments)
         return _Adam(optax.apply_updates(state.x, moves), moments), None
 
     return jax.lax.scan(step, state, length=ROUND)[0]
