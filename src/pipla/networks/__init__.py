@@ -1,8 +1,14 @@
 """Sparse Bayesian networks: any equinox module, with layers under a prior of learned scale.
 
-`model` makes a `pipla.Model` of a network.
+| names | what they do |
+|---|---|
+| `model` | makes a `NetworkModel` of a network and data |
+| `train` | samples the weights, learns the scales and the rest: a `TrainedNetwork` |
 """
 
 from pipla.networks.modelling import NetworkModel, model
+from pipla.networks.pruning import PrunedNetwork
+from pipla.networks.trained import TrainedNetwork
+from pipla.networks.training import train
 
-__all__ = ["NetworkModel", "model"]
+__all__ = ["NetworkModel", "PrunedNetwork", "TrainedNetwork", "model", "train"]

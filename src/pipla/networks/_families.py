@@ -40,6 +40,10 @@ class Family(eqx.Module):
     def mean(self, scores: Array) -> Array:
         """The mean of an observation given its scores: probabilities, a number, a rate."""
 
+    def point(self, predicted: np.ndarray) -> np.ndarray:
+        """A prediction from an average of `mean`."""
+        return predicted
+
     @abc.abstractmethod
     def error(self, predicted: np.ndarray, labels: np.ndarray) -> float:
         """How wrong averages of `mean` are on these labels."""
@@ -79,6 +83,9 @@ class Classes(Family):
             score = scores.reshape(())
             return jnp.stack([jax.nn.sigmoid(-score), jax.nn.sigmoid(score)])
         return jax.nn.softmax(scores)
+
+    def point(self, predicted: np.ndarray) -> np.ndarray:
+        return np.argmax(predicted, axis=-1)
 
     def error(self, predicted: np.ndarray, labels: np.ndarray) -> float:
         """The share of wrong classes."""

@@ -147,6 +147,16 @@ def _layer(module: PyTree, address: Any, prior: Any, linear: Any) -> Layer:
     return Layer(_name(keys), path, tuple(node.shape), prior)
 
 
+def layer_named(layers: tuple[Layer, ...], address: Any) -> Layer:
+    """The layer with this address."""
+    name = _name(_keys(address))
+    for layer in layers:
+        if layer.name == name:
+            return layer
+    known = ", ".join(repr(layer.name) for layer in layers)
+    raise ValueError(f"there is no latent layer {name!r}; they are {known}.")
+
+
 def _keys(address: Any) -> Path:
     """A path as text with slashes, an index, or a tuple of names and indices."""
     if isinstance(address, str) and address.strip("/"):

@@ -192,9 +192,3 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def tails_of(level: Any) -> tuple[float, float]:
-    """The two tails of an interval of this probability."""
-    level = _checks.level(level)
-    return (1 - level) / 2, (1 + level) / 2

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from pipla._extras import extra
-from pipla.regression._base import SparseRegression, tails_of, with_callbacks
+from pipla._intervals import mixture_quantile, tails_of
+from pipla.regression._base import SparseRegression, with_callbacks
 
 with extra("sklearn", "a scikit-learn estimator"):
-    from scipy.special import expit, log_softmax, ndtr
+    from scipy.special import expit, log_softmax
     from sklearn.base import ClassifierMixin, RegressorMixin
     from sklearn.metrics import d2_tweedie_score
     from sklearn.utils import compute_sample_weight
@@ -108,7 +109,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         tails = tails_of(level)
 
         def quantiles(z: np.ndarray) -> np.ndarray:
-            return np.stack([_mixture_quantile(z[..., 0], self.noise_, tail) for tail in tails])
+            return np.stack([mixture_quantile(z[..., 0], self.noise_, tail) for tail in tails])
 
         return self._over_draws(self._features(X), quantiles)
 
@@ -290,14 +291,3 @@ def _probabilities(z: np.ndarray) -> np.ndarray:
     if z.shape[-1] == 1:
         return np.concatenate([expit(-z), expit(z)], axis=-1)
     return np.exp(log_softmax(z, axis=-1))
-
-
-def _mixture_quantile(means: np.ndarray, sd: float, tail: float) -> np.ndarray:
-    """The quantile of an equal mixture of normals, for each column of means, by bisection."""
-    reach = 40 * sd
-    low, high = means.min(axis=0) - reach, means.max(axis=0) + reach
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        above = ndtr((middle - means) / sd).mean(axis=0) > tail
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return 0.5 * (low + high)

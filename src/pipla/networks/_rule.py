@@ -1,0 +1,208 @@
+r"""The rule by which `pipla.networks.train` learns: kinetic particles, a pace for every layer.
+
+The model is non-centred, $x = e^{2\alpha} z$. The particles have velocities $u$ (underdamped
+Langevin): where the data are stiff in a few directions and the prior rules all others, as in every
+wide layer, they need about the square root of the steps that an overdamped scheme needs. One step
+of the symmetric splitting ABOBA (Leimkuhler and Matthews 2013), with one gradient $G$ of
+$g_1$ and of the Moreau-Yosida envelope of the prior at smoothing $\varepsilon_l^2$, is
+
+$$ z \mathrel{+}= \tfrac{\varepsilon_l}{2} u, \quad u \mathrel{-}= \tfrac{\varepsilon_l}{2} G(z),
+   \quad u \leftarrow c_l u + \sqrt{1 - c_l^2}\, \xi, \quad
+   u \mathrel{-}= \tfrac{\varepsilon_l}{2} G(z), \quad z \mathrel{+}= \tfrac{\varepsilon_l}{2} u $$
+
+The curvature differs between layers by factors of hundreds, and changes as the network learns. So
+each layer has a step of its own: with $K$ layers of stiffness $L_l$ (of the diagonal block of the
+Hessian of $g_1$ in z) and a prior of squared length $s_l^2$,
+
+$$ \varepsilon_l^2 = \min\Bigl(\frac{f}{K L_l},\; c\, s_l^2\Bigr), \qquad
+   c_l = e^{-\max(\varepsilon_l/s_l,\, \eta)}. $$
+
+In the metric of these steps the Hessian is at most $f$, wherever the scales go; the friction is
+that of the prior's own pace, or more ($\eta$) where batches add noise.
+
+The scales move in both coordinates by turns (Yu and Meng 2011): by their gradient at fixed z, which
+is fast where the prior dominates, and towards the closed form at fixed x, which is fast where the
+data do. Neither moves the maximiser of the marginal likelihood.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, PyTree
+
+from pipla import _trees
+from pipla.algorithms._normals import normals_like, particle_normals
+from pipla.algorithms.base import Algorithm, Info, number
+from pipla.algorithms.langevin import first_state, optimizer_step
+from pipla.models.model import Model, hessian
+from pipla.models.noncentred import Reparametrised
+from pipla.prox.base import Term
+
+#: The factor by which a measured stiffness is forgotten from one measurement to the next.
+MEMORY = 0.95
+#: The steps between two measurements; each is of one layer, in turn.
+EVERY = 4
+
+
+class KineticState(eqx.Module):
+    """Theta, the particles (z), their velocities, and what is known of the curvature."""
+
+    theta: PyTree
+    particles: PyTree
+    velocities: PyTree
+    warm: PyTree
+    optimizer: PyTree
+    directions: PyTree  # near the stiffest direction of each layer
+    stiffness: PyTree  # one number per layer, in the units of x
+    steps: Int[Array, ""]
+
+
+class Kinetic(Algorithm[KineticState]):
+    """The rule for a non-centred network.
+
+    Arguments:
+        prior: the term of the centred model, whose closed form pulls at the scales.
+        optimizer: an optax transformation for theta.
+        fraction, longest: $f$ and $c$.
+        friction: $\\eta$.
+        pull: the part of the way to the closed form that the scales go per step.
+    """
+
+    prior: Term
+    optimizer: Any
+    fraction: Array = eqx.field(converter=number, default=1.0)
+    longest: Array = eqx.field(converter=number, default=0.03)
+    friction: Array = eqx.field(converter=number, default=0.0)
+    pull: Array = eqx.field(converter=number, default=0.1)
+
+    def init(self, model: Model, theta: PyTree, particles: PyTree) -> KineticState:
+        at_rest, along = normals_like(jax.random.key(0), (particles, _trees.first(particles)))
+        state = KineticState(
+            theta=theta,
+            particles=particles,
+            velocities=at_rest,
+            warm=model.warm_start(theta, particles),
+            optimizer=first_state(self.optimizer, theta),
+            directions=jax.tree.map(lambda leaf: leaf / _trees.norm(leaf), along),
+            stiffness=jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), along),
+            steps=jnp.zeros((), jnp.int32),
+        )
+        turns = 8 * len(jax.tree.leaves(along))
+        return jax.lax.fori_loop(0, turns, lambda i, s: self._measured(s, i, model), state)
+
+    def step(
+        self, key: Key[Array, ""], state: KineticState, model: Model
+    ) -> tuple[KineticState, Info]:
+        state = jax.lax.cond(
+            state.steps % EVERY == 0,
+            lambda: self._measured(state, state.steps // EVERY, model),
+            lambda: state,
+        )
+        squares, pace = self._steps(state, model)
+        length = jax.tree.map(jnp.sqrt, squares)
+        middle = _moved(state.particles, length, state.velocities)
+        gradients = model.gradients(state.theta, middle)
+        point = model.solve(state.theta, middle, None, squares, state.warm)
+        noise = particle_normals(key, middle, antithetic=True)
+
+        def kicked(u: Array, g: Array, z: Array, p: Array, e: Array, a: Array, xi: Array) -> Array:
+            kick = 0.5 * e * (g + (z - p) / e**2)
+            kept = jnp.exp(-a)
+            return kept * (u - kick) + jnp.sqrt(1 - kept**2) * xi - kick
+
+        velocities = jax.tree.map(
+            kicked, state.velocities, gradients.particles, middle, point.x, length, pace, noise
+        )
+        particles = _moved(middle, length, velocities)
+        theta, optimizer = optimizer_step(
+            self.optimizer, gradients.theta, state.optimizer, state.theta
+        )
+        theta, particles = self._pulled(theta, particles, model)
+        after = dataclasses.replace(
+            state,
+            theta=theta,
+            particles=particles,
+            velocities=velocities,
+            warm=point.warm,
+            optimizer=optimizer,
+            steps=state.steps + 1,
+        )
+        return after, Info(gradients.theta, gradients.particles, jnp.max(point.gap))
+
+    def with_theta(self, state: KineticState, theta: PyTree) -> KineticState:
+        return dataclasses.replace(state, theta=theta)
+
+    @property
+    def learns_theta(self) -> bool:
+        return True
+
+    @property
+    def label(self) -> str:
+        return "Kinetic"
+
+    def _steps(self, state: KineticState, model: Model) -> tuple[PyTree, PyTree]:
+        """For each layer the squared step in the units of z, and the friction per step."""
+        to_z = model.particle_scale(state.theta, state.particles)  # e^{-4 alpha}
+        units = model.nonsmooth.time_unit(None, _trees.first(state.particles))
+        count = len(jax.tree.leaves(to_z))
+
+        def square(stiffness: Array, scale: Array, unit: Array) -> Array:
+            return jnp.minimum(self.fraction / (count * stiffness) * scale, self.longest * unit)
+
+        squares = jax.tree.map(square, state.stiffness, to_z, units)
+        pace = jax.tree.map(
+            lambda s, u: jnp.maximum(jnp.sqrt(s / u), self.friction), squares, units
+        )
+        return squares, pace
+
+    def _pulled(self, theta: PyTree, z: PyTree, model: Model) -> tuple[PyTree, PyTree]:
+        """The scales nearer to their closed form at fixed x; z moves along."""
+        assert isinstance(model.smooth, Reparametrised)
+        bijector = model.smooth.bijector
+        x = jax.vmap(bijector.forward, in_axes=(None, 0))(theta, z)
+        best = self.prior.closed_form(theta, x)
+        moved = jax.tree.map(
+            lambda old, new: old + self.pull * jnp.clip(new - old, -0.5, 0.5), theta, best
+        )
+        return moved, jax.vmap(bijector.inverse, in_axes=(None, 0))(moved, x)
+
+    def _measured(self, state: KineticState, turn: Any, model: Model) -> KineticState:
+        """One power iteration on the block of one layer, in the units of x, at one particle."""
+        leaves, structure = jax.tree.flatten(state.directions)
+        lengths = jax.tree.leaves(state.stiffness)
+        which = (turn // len(leaves)) % _trees.num_particles(state.particles)
+        x = jax.tree.map(lambda leaf: leaf[which], state.particles)
+        roots = jax.tree.map(jnp.sqrt, model.particle_scale(state.theta, state.particles))
+        roots = jax.tree.leaves(roots)
+        # A direction that is 0 in all layers but one: one program for the blocks of all of them.
+        chosen = [turn % len(leaves) == i for i in range(len(leaves))]
+        tangent = [
+            jnp.where(here, root * leaf, 0)
+            for here, root, leaf in zip(chosen, roots, leaves, strict=True)
+        ]
+        image = hessian(model, state.theta, x)(
+            _trees.zeros_like(state.theta), jax.tree.unflatten(structure, tangent)
+        )[1]
+        turned, measured = [], []
+        for here, root, leaf, length, new in zip(
+            chosen, roots, leaves, lengths, jax.tree.leaves(image), strict=True
+        ):
+            size = _trees.safe_norm(new) * root
+            good = here & (size > 0)
+            turned.append(jnp.where(good, new * root / jnp.where(good, size, 1.0), leaf))
+            measured.append(jnp.where(here, jnp.maximum(size, MEMORY * length), length))
+        return dataclasses.replace(
+            state,
+            directions=jax.tree.unflatten(structure, turned),
+            stiffness=jax.tree.unflatten(structure, measured),
+        )
+
+
+def _moved(particles: PyTree, length: PyTree, velocities: PyTree) -> PyTree:
+    """Half a step along the velocities."""
+    return jax.tree.map(lambda z, e, u: z + 0.5 * e * u, particles, length, velocities)

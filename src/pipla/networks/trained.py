@@ -1,0 +1,203 @@
+"""What `train` returns: a network whose weights are draws from their posterior."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from pipla import _trees
+from pipla._intervals import mixture_quantile, tails_of
+from pipla.engine.diagnostics import still_moving
+from pipla.engine.result import Result, Status
+from pipla.networks._families import Numbers
+from pipla.networks._layers import Layer
+from pipla.networks.modelling import NetworkModel
+from pipla.networks.pruning import Average, Criterion, PrunedNetwork, pruned
+from pipla.report.numbers import aligned, paragraph
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedNetwork:
+    """A trained network; made by `pipla.networks.train`.
+
+    Attributes:
+        network: the `NetworkModel`.
+        theta: what was learned, averaged over the second half of the steps.
+        scales, scales_stderr: $\\alpha$ of each layer and its Monte-Carlo error; the prior has the
+            scale $e^{2\\alpha}$.
+        noise: the standard deviation of the noise of a regression, else `None`.
+        particles: the weights of each layer: draws from their posterior, the `num_particles`
+            particles of a step, then those of a later one, and so on.
+        warnings: what speaks against the answer, one sentence each.
+        result: the `pipla.Result` of the run, in non-centred coordinates.
+    """
+
+    network: NetworkModel
+    theta: dict[str, Any]
+    scales: dict[str, float]
+    scales_stderr: dict[str, float]
+    noise: float | None
+    particles: dict[str, np.ndarray]
+    num_particles: int
+    warnings: tuple[str, ...]
+    result: Result
+
+    @classmethod
+    def of(cls, network: NetworkModel, result: Result, every: int) -> TrainedNetwork:
+        """From a run that kept its weights after every so many steps."""
+        finite = result.status is not Status.NONFINITE
+        theta = result.theta if finite else result.theta_last
+        # Averages on the host are of float64.
+        theta = jax.tree.map(lambda mean, one: jnp.asarray(mean, one.dtype), theta, network.theta)
+        saved = jax.tree.map(lambda leaf: leaf[result.burn_in // every :], result.saved_particles)
+        kept = saved is not None and len(jax.tree.leaves(saved)[0]) > 0
+        if not kept:  # a run that was stopped early
+            back = network.noncentred.back
+            last = jax.vmap(back, in_axes=(None, 0))(result.theta_last, result.particles)
+            saved = jax.tree.map(lambda leaf: np.asarray(leaf)[None], last)
+        particles = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), saved)
+        num_particles = _trees.num_particles(result.particles)
+        errors = result.theta_stderr["scales"]
+        noise = theta.get("noise")
+        return cls(
+            network=network,
+            theta=theta,
+            scales={name: float(value) for name, value in theta["scales"].items()},
+            scales_stderr={name: float(value) for name, value in errors.items()},
+            noise=None if noise is None else float(np.exp(noise)),
+            particles=particles,
+            num_particles=num_particles,
+            warnings=_doubts(result),
+            result=result,
+        )
+
+    @property
+    def status(self) -> Status:
+        """How the run ended; unreliable where a scale or the noise has not settled.
+
+        Other parameters of the network may wander, and are not judged: many a network is the same
+        function as another one.
+        """
+        if self.result.status in (Status.COMPLETED, Status.UNRELIABLE):
+            return Status.UNRELIABLE if self.warnings else Status.COMPLETED
+        return self.result.status
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The latent layers."""
+        return self.network.layers
+
+    def predict_proba(self, features: PyTree) -> np.ndarray:
+        """The posterior predictive mean: probabilities of the classes, numbers or rates."""
+        return self.network.predict(self.theta, self.particles, features)
+
+    def predict(self, features: PyTree) -> np.ndarray:
+        """The most probable class of each row; the mean for other families."""
+        mean = self.predict_proba(features)
+        return self.network.family.point(mean)
+
+    def error(self, features: PyTree, labels: Any) -> float:
+        """The share of wrong classes, the root mean squared error or the mean Poisson deviance."""
+        return self.network.error(self.theta, self.particles, features, labels)
+
+    def log_predictive_density(self, features: PyTree, labels: Any) -> float:
+        """The mean over rows of the log of the predictive density."""
+        return self.network.log_predictive_density(self.theta, self.particles, features, labels)
+
+    def predict_interval(self, features: PyTree, level: float = 0.9) -> np.ndarray:
+        """Intervals that hold a new observation, noise included: an array (2, rows, ...)."""
+        tails = tails_of(level)
+        if not isinstance(self.network.family, Numbers) or self.noise is None:
+            raise TypeError(
+                "predict_interval is for family='regression'; use predict_proba, or "
+                "`network.draws` for what each particle predicts."
+            )
+        draws = self.network.draws(self.theta, self.particles, features)
+        return np.stack([mixture_quantile(draws, self.noise, tail) for tail in tails])
+
+    def prune(
+        self,
+        fraction: float | None = None,
+        *,
+        threshold: float | dict[str, float] | None = None,
+        units: float | None = None,
+        average: Average = "after",
+        criterion: Criterion = "magnitude",
+        chain: Sequence[Any] | None = None,
+    ) -> PrunedNetwork:
+        """Set weights to 0, and remove the units that nothing enters or leaves any more.
+
+        Arguments:
+            fraction: this share of all latent weights, those of the smallest score.
+            threshold: the weights whose score is below it; a number, or one for each layer.
+            units: this share of the units of each hidden layer, those with the smallest product of
+                the norms of what enters and what leaves them.
+            average: `"after"` prunes every draw, and averages their predictions. `"particle"` makes
+                one network, of the mean over time of the best particle. `"before"` makes one of
+                the mean of all draws, as in the paper; where particles differ by the order and the
+                signs of their units, that is meaningless.
+            criterion: the score of a weight: its `"magnitude"`, or `"path"`, its magnitude times
+                the norm of the weights that leave its unit.
+            chain: the layers that follow one another, with an elementwise function in between, for
+                `units`, `"path"` and the removal of units. By default the layers of an
+                `eqx.nn.MLP`; none for other modules.
+        """
+        return pruned(
+            self.network,
+            self.theta,
+            self.particles,
+            num_particles=self.num_particles,
+            fraction=fraction,
+            threshold=threshold,
+            units=units,
+            average=average,
+            criterion=criterion,
+            chain=chain,
+        )
+
+    def __repr__(self) -> str:
+        rows = [
+            [
+                layer.name,
+                layer.prior,
+                " × ".join(map(str, layer.shape)),
+                f"{self.scales[layer.name]:.3f}",
+                f"{self.scales_stderr[layer.name]:.2g}",
+                f"{np.exp(2 * self.scales[layer.name]):.3g}",
+            ]
+            for layer in self.layers
+        ]
+        table = aligned(["layer", "prior", "weights", "alpha", "mcse", "scale"], rows)
+        noise = [] if self.noise is None else [f"noise {self.noise:.4g}"]
+        said = [line for one in self.warnings for line in paragraph(f"WARNING: {one}.")]
+        count = len(jax.tree.leaves(self.particles)[0])
+        head = (
+            f"TrainedNetwork: {self.status.value} after {self.result.num_steps} steps, "
+            f"{count} draws of the weights ({self.result.seconds:.1f} s)"
+        )
+        return "\n".join([head, *table, *noise, *said])
+
+
+def _doubts(result: Result) -> tuple[str, ...]:
+    """Scales and noise that have not settled, or that have run away."""
+    if result.status is Status.NONFINITE:
+        return (result.message,)
+    named = {f"the scale of {name!r}": one for name, one in result.theta_trace["scales"].items()}
+    if "noise" in result.theta_trace:
+        named["the noise"] = result.theta_trace["noise"]
+    found = []
+    for name, trace in named.items():
+        values = np.asarray(trace, np.float64)
+        settled = values[min(result.burn_in, len(values) - 1) :]
+        if still_moving(settled, np.abs(values[-1] - values[0])):
+            found.append(
+                f"{name} was still moving in the second half of the steps (its logarithm from "
+                f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
+            )
+    return tuple(found)

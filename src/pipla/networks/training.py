@@ -1,0 +1,135 @@
+"""`train`: the weights are sampled, their scales, the noise and the rest of the network learned."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from pipla import _checks
+from pipla.algorithms import Algorithm, Minibatch
+from pipla.engine.diagnostics import ConvergenceWarning, warn_of
+from pipla.engine.hooks import Callback
+from pipla.engine.run import run
+from pipla.engine.save import Save
+from pipla.networks._rule import Kinetic
+from pipla.networks.modelling import NetworkModel
+from pipla.networks.trained import TrainedNetwork
+
+#: The steps on all observations.
+STEPS = 2000
+#: The first step of Adam, for the scales and the noise (logarithms) and for the other parameters,
+#: and the share of the steps after which it falls, as (1 + n/n0)^-3/4.
+SCALE_RATE, NETWORK_RATE, FALLS_AFTER = 0.05, 0.01, 0.05
+#: The most that the noise of batches may add to the variance of a step.
+BATCH_NOISE = 0.1
+#: The most bytes of weights that are kept as draws from the posterior, and the most draws in time.
+LARGEST_DRAWS, MOST_DRAWS = 1 << 27, 20
+
+
+def train(
+    network: NetworkModel,
+    *,
+    num_particles: int = 10,
+    num_steps: int | None = None,
+    batch_size: int | None = None,
+    key: Key[Array, ""],
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> TrainedNetwork:
+    """Sample the latent weights and learn everything else, with nothing to choose.
+
+    The model is run in its non-centred form by `pipla.PIPGLA` (reflected, antithetic), with a step
+    of its own for every layer that follows the curvature. The scales, and the noise of a
+    regression, move by Adam with falling steps and, in turn, towards the closed form of the centred
+    model; everything else in the network by Adam. Averages are over the second half of the steps.
+
+    Arguments:
+        network: made by `pipla.networks.model`. It starts at `network.theta`.
+        num_particles: an even number.
+        num_steps: by default 2000; more with batches, so that all observations are seen as often
+            as in 500 steps at least.
+        batch_size: the number of observations per step; by default all. The noise of batches adds
+            to that of the sampler, and steps are made as much shorter: batches save memory and
+            time per step rather than work.
+        key: `jax.random.key(seed)`. Equal keys give equal networks.
+        callbacks: as for `pipla.run`.
+        progress: show a progress bar; by default only on a terminal.
+
+    Returns:
+        A `TrainedNetwork`. Its `status` and `warnings` say whether the scales have settled.
+    """
+    if not isinstance(network, NetworkModel):
+        raise TypeError(
+            f"network must be made by `pipla.networks.model`, got {type(network).__name__}."
+        )
+    num_particles = _checks.integer("num_particles", num_particles, least=2)
+    if num_particles % 2:
+        raise ValueError(f"num_particles must be even (they come in pairs), got {num_particles}.")
+    _checks.random_key("key", key)
+    rows = network.likelihood.num_rows() or 0
+    if batch_size is not None:
+        batch_size = _checks.integer("batch_size", batch_size, least=1, most=rows)
+        batch_size = None if batch_size == rows else batch_size
+    if num_steps is None:
+        num_steps = STEPS if batch_size is None else max(STEPS, 500 * rows // batch_size)
+    num_steps = _checks.integer("num_steps", num_steps, least=2)
+    for_start, for_run = jax.random.split(key)
+    particles = network.particles(num_particles, for_start)
+    every = _draws_every(num_steps, particles)
+    form = network.noncentred
+    with warnings.catch_warnings():
+        # Of all of theta; `TrainedNetwork` judges the scales and the noise.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = run(
+            form.model,
+            rule(network, num_steps=num_steps, batch_size=batch_size),
+            theta=network.theta,
+            particles=form.start(network.theta, particles),
+            num_steps=num_steps,
+            key=for_run,
+            save=Save(moments_every=None, particles_every=every, quantity=form.back),
+            callbacks=callbacks,
+            progress=progress,
+            check=False,  # the rule measures the curvature itself, at every few steps
+        )
+    trained = TrainedNetwork.of(network, result, every)
+    warn_of(trained.warnings)
+    return trained
+
+
+def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None) -> Algorithm:
+    """The algorithm that `train` runs on `network.noncentred.model`."""
+    from optax import chain, multi_transform, scale_by_adam, scale_by_learning_rate
+
+    def falling(first: float) -> Any:
+        after = max(FALLS_AFTER * num_steps, 1.0)
+        return scale_by_learning_rate(lambda n: first / (1 + n / after) ** 0.75)
+
+    def kind(theta: PyTree) -> PyTree:
+        names = jax.tree.map(lambda _: "scales", theta)
+        return names | {"network": jax.tree.map(lambda _: "network", theta["network"])}
+
+    optimizers = {
+        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(SCALE_RATE)),
+        "network": chain(scale_by_adam(), falling(NETWORK_RATE)),
+    }
+    prior, optimizer = network.model.nonsmooth, multi_transform(optimizers, kind)
+    if batch_size is None:
+        return Kinetic(prior, optimizer)
+    # The gradient of a batch of b of n rows has a variance of about (n/b) L beyond that of all
+    # data. A kick adds its square, e² L n/b, to the variance 1 - c² of the noise.
+    rows = network.likelihood.num_rows() or batch_size
+    most = BATCH_NOISE * len(network.layers) * batch_size / rows
+    return Minibatch(Kinetic(prior, optimizer, fraction=min(1.0, most), friction=1.0), batch_size)
+
+
+def _draws_every(num_steps: int, particles: PyTree) -> int:
+    """The steps between kept particles: some twenty in the second half, less if they are large."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(particles))
+    number = int(np.clip(LARGEST_DRAWS // (2 * size), 1, MOST_DRAWS))
+    return max(1, (num_steps - num_steps // 2) // number)
