@@ -118,7 +118,7 @@ def sampled(images: Classification, preset: NetworkPreset, seed: int) -> Trained
 
 
 def _train(
-    images: Classification, preset: NetworkPreset, seed: int, num_steps: int
+    images: Classification, preset: NetworkPreset, seed: int, num_steps: int | None
 ) -> tuple[networks.TrainedNetwork, dict[str, str]]:
     """The trained network, and the names of its layers by their paths."""
     preset = _vehicles(preset)
@@ -218,7 +218,7 @@ class VehicleExperiment(NetworkExperiment):
         images = self.data(job.preset, job.seed)
         trained, _ = _train(images, job.preset, job.seed, TIMED)
         step = trained.result.seconds / TIMED
-        steps = job.preset.train_steps * job.preset.replicates
+        steps = (job.preset.train_steps or 0) * job.preset.replicates
         memory = peak_memory()
         shown = "" if memory is None else f", {memory:.2f} GiB of memory at its peak so far"
         return {
@@ -331,7 +331,7 @@ CIFAR = VehicleExperiment(
     caption="Means over splits, ± their standard deviation; weights are those of the first linear "
     "layer. The large set are test images of CIFAR-10, of which no split draws.",
     further=tables,
-    work=lambda preset: preset.train_particles * preset.train_steps / (50 * 20000),
+    work=lambda preset: preset.train_particles * (preset.train_steps or 0) / (50 * 20000),
     entries=rows(),
     presets={
         "quick": VehiclePreset(1, train_particles=4, train_steps=4000, images=5000),

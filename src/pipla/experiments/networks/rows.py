@@ -20,8 +20,9 @@ class NetworkPreset(Preset):
         replicates: splits of the data.
         num_particles: N.
         published_steps, paper_steps: steps of the authors' code, and of the corrected rows.
-        train_steps: steps of the recommended rule.
+        train_steps: steps of the recommended rule; `None` leaves them to the library.
         train_particles: particles of the recommended rule.
+        split_steps: steps of the splitting.
         images: images drawn for a split; four fifths are for training.
         num_units: hidden units.
         all_rows: whether rows that repeat others (from other starts, ...) are run, too.
@@ -31,8 +32,9 @@ class NetworkPreset(Preset):
     num_particles: int = 50
     published_steps: int = 300
     paper_steps: int = 500
-    train_steps: int = 3000
+    train_steps: int | None = None
     train_particles: int = 10
+    split_steps: int = 2000
     images: int = 1000
     num_units: int = 40
     all_rows: bool = True

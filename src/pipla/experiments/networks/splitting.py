@@ -108,7 +108,7 @@ def splitting(num_particles: int | None = None) -> Method:
         pace = {
             name: THETA_PACE / (2 * size * STEP) for name, size in two_layers.sizes(*shape).items()
         }
-        num_steps = preset.train_steps
+        num_steps = preset.split_steps
         result = quiet_run(
             split_model(features, labels),
             PIPGLA(STEP, theta_scale=pace, theta_noise=False),
