@@ -22,7 +22,14 @@ that of the prior's own pace, or more ($\eta$) where batches add noise.
 
 The scales move in both coordinates by turns (Yu and Meng 2011): by their gradient at fixed z, which
 is fast where the prior dominates, and towards the closed form at fixed x, which is fast where the
-data do. Neither moves the maximiser of the marginal likelihood.
+data do. Both have the same fixed point, the maximiser of
+
+$$ \log p(y \mid \alpha) - \sum_l \frac{(\alpha_l - a_l)^2}{2 \tau^2}. $$
+
+The second term, a weak normal prior around the scale $a_l$ of the fan-in, is there for what the
+data leave open: where a network can separate its classes, the marginal likelihood does not fall as
+the scale of its last layer grows, and where its units are nearly linear, only the product of the
+scales of two layers matters.
 """
 
 from __future__ import annotations
@@ -42,11 +49,16 @@ from pipla.algorithms.langevin import first_state, optimizer_step
 from pipla.models.model import Model, hessian
 from pipla.models.noncentred import Reparametrised
 from pipla.prox.base import Term
+from pipla.prox.combine import On, Sum
+from pipla.prox.strength import Strength
 
 #: The factor by which a measured stiffness is forgotten from one measurement to the next.
 MEMORY = 0.95
-#: The steps between two measurements; each is of one layer, in turn.
-EVERY = 4
+#: The steps between two measurements, each of one layer, in turn; and the first steps, in which a
+#: network changes fast, and each has one.
+EVERY, EARLY = 4, 200
+#: What a layer counts as stiffer than it was measured where its particles were too fast.
+BRAKE = 1.25
 
 
 class KineticState(eqx.Module):
@@ -68,17 +80,21 @@ class Kinetic(Algorithm[KineticState]):
     Arguments:
         prior: the term of the centred model, whose closed form pulls at the scales.
         optimizer: an optax transformation for theta.
+        centre: $a_l$, a tree like `theta["scales"]`.
         fraction, longest: $f$ and $c$.
         friction: $\\eta$.
         pull: the part of the way to the closed form that the scales go per step.
+        width: $\\tau$.
     """
 
     prior: Term
     optimizer: Any
+    centre: PyTree
     fraction: Array = eqx.field(converter=number, default=1.0)
     longest: Array = eqx.field(converter=number, default=0.03)
     friction: Array = eqx.field(converter=number, default=0.0)
     pull: Array = eqx.field(converter=number, default=0.1)
+    width: Array = eqx.field(converter=number, default=1.0)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> KineticState:
         at_rest, along = normals_like(jax.random.key(0), (particles, _trees.first(particles)))
@@ -98,9 +114,12 @@ class Kinetic(Algorithm[KineticState]):
     def step(
         self, key: Key[Array, ""], state: KineticState, model: Model
     ) -> tuple[KineticState, Info]:
+        early = state.steps < EARLY
         state = jax.lax.cond(
-            state.steps % EVERY == 0,
-            lambda: self._measured(state, state.steps // EVERY, model),
+            early | (state.steps % EVERY == 0),
+            lambda: self._measured(
+                state, jnp.where(early, state.steps, state.steps // EVERY), model
+            ),
             lambda: state,
         )
         squares, pace = self._steps(state, model)
@@ -118,9 +137,11 @@ class Kinetic(Algorithm[KineticState]):
         velocities = jax.tree.map(
             kicked, state.velocities, gradients.particles, middle, point.x, length, pace, noise
         )
+        velocities, stiffness = _braked(velocities, state.stiffness)
         particles = _moved(middle, length, velocities)
+        scales = _trees.add(gradients.theta["scales"], self._penalty(state.theta["scales"]))
         theta, optimizer = optimizer_step(
-            self.optimizer, gradients.theta, state.optimizer, state.theta
+            self.optimizer, gradients.theta | {"scales": scales}, state.optimizer, state.theta
         )
         theta, particles = self._pulled(theta, particles, model)
         after = dataclasses.replace(
@@ -128,6 +149,7 @@ class Kinetic(Algorithm[KineticState]):
             theta=theta,
             particles=particles,
             velocities=velocities,
+            stiffness=stiffness,
             warm=point.warm,
             optimizer=optimizer,
             steps=state.steps + 1,
@@ -165,11 +187,34 @@ class Kinetic(Algorithm[KineticState]):
         assert isinstance(model.smooth, Reparametrised)
         bijector = model.smooth.bijector
         x = jax.vmap(bijector.forward, in_axes=(None, 0))(theta, z)
-        best = self.prior.closed_form(theta, x)
-        moved = jax.tree.map(
-            lambda old, new: old + self.pull * jnp.clip(new - old, -0.5, 0.5), theta, best
+        best = self.prior.closed_form(theta, x)["scales"]
+        # A Newton step from the closed form, where the curvature of the term is k d, to the best
+        # penalised scale.
+        curvature = self._curvatures(theta["scales"], _trees.first(z))
+        best = jax.tree.map(
+            lambda a, g, c: a - g / (c + 1 / self.width**2), best, self._penalty(best), curvature
         )
+        scales = jax.tree.map(
+            lambda old, new: old + self.pull * jnp.clip(new - old, -0.5, 0.5),
+            theta["scales"],
+            best,
+        )
+        moved = theta | {"scales": scales}
         return moved, jax.vmap(bijector.inverse, in_axes=(None, 0))(moved, x)
+
+    def _penalty(self, scales: PyTree) -> PyTree:
+        """The gradient of the prior of the scales."""
+        return jax.tree.map(lambda a, c: (a - c) / self.width**2, scales, self.centre)
+
+    def _curvatures(self, scales: PyTree, z: PyTree) -> PyTree:
+        r"""Of each term in its $\alpha$, at its closed form.
+
+        $2 d \alpha + e^{-2k\alpha} R/k$, with $R$ of homogeneity $k$, has the curvature $4 k d$.
+        """
+        powers = dict.fromkeys(scales, 1)
+        for term in _terms(self.prior):
+            powers[term.reach()[0][1][0]] = _homogeneity(term)
+        return {name: 4.0 * powers[name] * z[name].size for name in scales}
 
     def _measured(self, state: KineticState, turn: Any, model: Model) -> KineticState:
         """One power iteration on the block of one layer, in the units of x, at one particle."""
@@ -203,6 +248,36 @@ class Kinetic(Algorithm[KineticState]):
         )
 
 
+def _terms(term: Term) -> tuple[Term, ...]:
+    return term.terms if isinstance(term, Sum) else (term,)
+
+
+def _homogeneity(term: Term) -> int:
+    """Of the penalty whose strength a term on one layer learns."""
+    inner = term.term if isinstance(term, On) else term
+    return inner.regulariser.homogeneity if isinstance(inner, Strength) else 1
+
+
 def _moved(particles: PyTree, length: PyTree, velocities: PyTree) -> PyTree:
     """Half a step along the velocities."""
     return jax.tree.map(lambda z, e, u: z + 0.5 * e * u, particles, length, velocities)
+
+
+def _braked(velocities: PyTree, stiffness: PyTree) -> tuple[PyTree, PyTree]:
+    r"""Velocities no faster than chance allows, and layers that are stiffer where they were.
+
+    $|u|^2/d$ is 1 on average, and hardly ever above $1.5 (1 + 4/\sqrt d)^2$ unless a step is
+    longer than the curvature allows, or a particle falls down a steep slope.
+    """
+
+    def one(u: Array, known: Array) -> tuple[Array, Array]:
+        axes = tuple(range(1, u.ndim))
+        size = u[0].size
+        most = 1.5 * (1 + 4 / size**0.5) ** 2
+        heat = jnp.mean(jnp.square(u), axis=axes, keepdims=True)
+        slower = jnp.sqrt(jnp.minimum(1, most / jnp.maximum(heat, 1)))
+        return u * slower, known * jnp.where(jnp.any(heat > most), BRAKE, 1.0).astype(u.dtype)
+
+    both = jax.tree.map(one, velocities, stiffness)
+    outer, inner = jax.tree.structure(velocities), jax.tree.structure((0, 0))
+    return jax.tree.transpose(outer, inner, both)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
@@ -118,14 +119,15 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
         "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(SCALE_RATE)),
         "network": chain(scale_by_adam(), falling(NETWORK_RATE)),
     }
-    prior, optimizer = network.model.nonsmooth, multi_transform(optimizers, kind)
+    centre = {layer.name: jnp.asarray(layer.first_scale()) for layer in network.layers}
+    known = (network.model.nonsmooth, multi_transform(optimizers, kind), centre)
     if batch_size is None:
-        return Kinetic(prior, optimizer)
+        return Kinetic(*known)
     # The gradient of a batch of b of n rows has a variance of about (n/b) L beyond that of all
     # data. A kick adds its square, e² L n/b, to the variance 1 - c² of the noise.
     rows = network.likelihood.num_rows() or batch_size
     most = BATCH_NOISE * len(network.layers) * batch_size / rows
-    return Minibatch(Kinetic(prior, optimizer, fraction=min(1.0, most), friction=1.0), batch_size)
+    return Minibatch(Kinetic(*known, fraction=min(1.0, most), friction=1.0), batch_size)
 
 
 def _draws_every(num_steps: int, particles: PyTree) -> int:
