@@ -113,7 +113,7 @@ def sampled(images: Classification, preset: NetworkPreset, seed: int) -> Trained
         compile_seconds=result.compile_seconds,
         num_steps=result.num_steps,
         num_particles=preset.train_particles,
-        says=said(result),
+        says=said(trained),
     )
 
 
@@ -334,7 +334,7 @@ CIFAR = VehicleExperiment(
     work=lambda preset: preset.train_particles * (preset.train_steps or 0) / (50 * 20000),
     entries=rows(),
     presets={
-        "quick": VehiclePreset(1, train_particles=4, train_steps=4000, images=5000),
+        "quick": VehiclePreset(1, train_particles=2, train_steps=1500, images=1250, batch=500),
         "paper": VehiclePreset(
             1, train_particles=50, train_steps=20000, images=5000, batch=100, epochs=100
         ),

@@ -213,8 +213,8 @@ def thinned(trace: np.ndarray) -> np.ndarray:
     return np.stack([at + 1, trace[at]])
 
 
-def said(result: Result) -> str:
-    """The status, and the warnings."""
+def said(result: Any) -> str:
+    """The status of a `Result` or of a `TrainedNetwork`, and its warnings."""
     return "; ".join([result.status.name.lower().replace("_", " "), *result.warnings])
 
 

@@ -55,7 +55,7 @@ def measured(
     ]
     lines += [
         _line(f"{w:g} % of w, {v:g} % of v", when, forms[when], _shares(forms[when], w, v), images)
-        for when, w, v in dict.fromkeys((when, w, v) for _, when, w, v, *_ in PAPER)
+        for when, w, v in ((when, w, v) for prior, when, w, v, *_ in PAPER if prior == "Laplace")
     ]
     lines += [
         _line(f"{100 * share:g} % of w", when, some, _shares(some, 100 * share, 0.0), images)
@@ -186,11 +186,11 @@ def tables(results: Results[NetworkRow]) -> list[Section]:
         ),
         [list(line) for line in PAPER],
         caption="The paper's table: particles averaged before pruning, or predictions after it. "
-        "Averaging particles makes no sense: each has its own order of hidden units.",
+        "The mean of particles is a poor network: each has its own order of hidden units.",
     )
-    columns: tuple[str, ...] = ("network", "removed", "averaged", "% zero in w", "% zero in v")
-    columns += ("threshold w", "threshold v", "dead units (%)", "occupancy")
-    columns += ("error (%)", "LPPD", "error, large set (%)", "LPPD, large set")
+    columns: tuple[str, ...] = ("network", "removed", "averaged", "error, large set (%)")
+    columns += ("LPPD, large set", "error (%)", "LPPD", "dead units (%)", "occupancy")
+    columns += ("% zero in w", "% zero in v", "threshold w", "threshold v")
     body = []
     for row in results.rows:
         for line in row.pruning:
@@ -230,12 +230,12 @@ def tables(results: Results[NetworkRow]) -> list[Section]:
 
 
 def _cells(line: Mapping[str, Any]) -> list[Any]:
-    digits = {"zero_w": 1, "zero_v": 1, "threshold_w": 4, "threshold_v": 4, "dead": 1}
-    digits |= {"occupancy": 2}
+    digits = {"dead": 1, "occupancy": 2, "zero_w": 1, "zero_v": 1, "threshold_w": 4}
+    digits |= {"threshold_v": 4}
     numbers = [fixed(line[name], count) for name, count in digits.items()]
     errors = [_spread(line, "error"), fixed(line["lppd"], 3)]
     large = [_spread(line, "error_large"), fixed(line["lppd_large"], 4)]
-    return [line["removed"], line["averaged"], *numbers, *errors, *large]
+    return [line["removed"], line["averaged"], *large, *errors, *numbers]
 
 
 def _spread(line: Mapping[str, Any], name: str) -> Cell | None:

@@ -85,7 +85,7 @@ def recommended(
             compile_seconds=result.compile_seconds,
             num_steps=result.num_steps,
             num_particles=num_particles or preset.train_particles,
-            says=said(result),
+            says=said(trained),
         )
 
     return method
