@@ -113,7 +113,8 @@ class CodeScale(ScaledPoint):
     """
 
     def __init__(self, scale: float) -> None:
-        super().__init__(Strength(L1(), rate=-2.0, substitute=_code_scale), scale)
+        term = Strength(L1(), rate=-2.0, substitute=_code_scale)
+        super().__init__(term, jnp.asarray(scale, jnp.result_type(float)))
 
 
 def _code_scale(theta: Array, x: Array, lam_theta: Array, lam_x: Array) -> tuple[Array, Array]:

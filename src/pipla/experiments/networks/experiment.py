@@ -116,7 +116,8 @@ class NetworkExperiment(Experiment[NetworkEntry, NetworkPreset, NetworkJob, Netw
         progress: bool | None,
     ) -> Outcome[NetworkRow]:
         each: dict[str, list[Any]] = {}
-        found, lines, series = [], [], {}
+        series: dict[str, np.ndarray] = {}
+        found, lines = [], []
         for replicate in range(job.preset.replicates):
             images = self.data(job.preset, job.seed + replicate)
             seed = (job.seed + 1000 * replicate + zlib.crc32(entry.id.encode())) % 2**31
@@ -210,6 +211,7 @@ def summarised(
     errors = {name: _mean([done.theta_error.get(name) for done in found]) for name in first.theta}
     alpha = [next(iter(done.theta.values()), None) for done in found]
     fields = ("error", "lppd", "error_large", "lppd_large", "calibration", "std_weights", "below")
+    means: dict[str, Any] = {name: _mean(each[name]) for name in fields}
     return NetworkRow(
         **entry.names(),
         step_size=None,
@@ -225,7 +227,7 @@ def summarised(
         evaluations=None,
         seconds=float(np.mean([done.seconds for done in found])),
         compile_seconds=float(np.sum([done.compile_seconds for done in found])),
-        **{name: _mean(each[name]) for name in fields},
+        **means,
         scales={name: value for name, value in scales.items() if value is not None},
         scale_errors=errors,
         paper=dict(entry.paper),
@@ -237,7 +239,7 @@ def summarised(
 
 def curves_of(trained: Trained) -> dict[str, np.ndarray]:
     """Histograms of the weights of one particle, layer by layer, and the trace of a scale."""
-    series = {}
+    series: dict[str, np.ndarray] = {}
     for name, layer in trained.weights.items():
         values = np.asarray(layer[0], np.float64).ravel()
         end = float(np.quantile(np.abs(values), SHOWN)) or 1.0

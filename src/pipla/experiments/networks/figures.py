@@ -12,11 +12,11 @@ from pipla.report import Figure, new_figure
 
 def histograms(results: Results[NetworkRow], layer: str = "w") -> Figure | None:
     """The weights of one particle, a panel per row, each on its own scale."""
-    known = [
-        (row, results.curve(row, f"density {layer}"), results.curve(row, f"edges {layer}"))
-        for row in results.rows
-    ]
-    shown = [(row, *arrays) for row, *arrays in known if arrays[0] is not None]
+    shown = []
+    for row in results.rows:
+        density = results.curve(row, f"density {layer}")
+        if density is not None:
+            shown.append((row, density, results.curve(row, f"edges {layer}")))
     if not shown:
         return None
     count = -(-len(shown) // 4)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipla.experiments.base import Prox
 from pipla.experiments.networks import figures, methods, peers
 from pipla.experiments.networks.experiment import (
     NetworkEntry,
@@ -114,7 +115,7 @@ def rows() -> list[NetworkEntry]:
     return [*published, *starts, normal, *corrected, *learned, *again, *others]
 
 
-def _prox(kind: str, proximal: str) -> str:
+def _prox(kind: str, proximal: Prox) -> Prox:
     return "none" if methods.PUBLISHED[kind].smoothing is None else proximal
 
 

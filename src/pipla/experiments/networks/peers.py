@@ -229,8 +229,8 @@ def _descend(state: _Adam, images: Images, precision: Any, step_size: float = ST
 
 @jax.jit
 def _misfit(x: Any, images: Images) -> Array:
-    scores = two_layers.scores(x, images.features)
-    return two_layers.minus_log_likelihood(scores, images.labels) / len(images.labels)
+    features, labels = jnp.asarray(images.features), jnp.asarray(images.labels)
+    return two_layers.minus_log_likelihood(two_layers.scores(x, features), labels) / len(labels)
 
 
 def _initial(images: Classification, preset: NetworkPreset, seed: int) -> dict[str, Array]:

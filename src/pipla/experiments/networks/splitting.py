@@ -90,7 +90,7 @@ def split_model(features: np.ndarray, labels: np.ndarray, width: float = WIDTH) 
 
     stiffness = float(np.linalg.norm(features.astype(np.float64), 2)) ** 2 / width**2
     metric = Paces({"w": 1 / stiffness, "v": 4.0 / len(labels), "u": width**2})
-    return Model(smooth, SplitHardTanh(labels), features, metric=metric)
+    return Model(smooth, SplitHardTanh(jnp.asarray(labels)), features, metric=metric)
 
 
 def splitting(num_particles: int | None = None) -> Method:
