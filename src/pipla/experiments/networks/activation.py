@@ -181,6 +181,7 @@ ACTIVATION = NetworkExperiment(
     data=images,
     columns=mnist.COLUMNS,
     caption=mnist.CAPTION,
+    about_weights=mnist.ABOUT_WEIGHTS,
     work=mnist.work,
     entries=rows(),
     presets=mnist.PRESETS,

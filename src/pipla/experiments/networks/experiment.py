@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -63,7 +63,8 @@ class NetworkExperiment(Experiment[NetworkEntry, NetworkPreset, NetworkJob, Netw
     Attributes:
         data: the images of a preset and a seed.
         columns: the headings of the table and the cells of a row.
-        caption: what the reader should know about the table.
+        about_weights: the columns that have a table of their own on the page, which is not wide.
+        caption: what the reader should know about the tables.
         further: further sections with tables.
         measured: what else is measured of the first split.
         work: seconds by preset, relative to those of the paper preset, for the estimate.
@@ -74,6 +75,7 @@ class NetworkExperiment(Experiment[NetworkEntry, NetworkPreset, NetworkJob, Netw
     data: Callable[[NetworkPreset, int], Classification]
     columns: Mapping[str, Callable[[NetworkRow], Any]]
     caption: str
+    about_weights: Collection[str] = ()
     further: Callable[[Results[NetworkRow]], list[Section]] = lambda results: []
     measured: Extra | None = None
     work: Callable[[NetworkPreset], float] = lambda preset: 1.0
@@ -159,9 +161,20 @@ class NetworkExperiment(Experiment[NetworkEntry, NetworkPreset, NetworkJob, Netw
         ]
 
     def tables(self, results: Results[NetworkRow]) -> list[Section]:
-        table = dataclasses.replace(self.summary(results), caption=self.caption)
-        said = [Text(f"{row.label}: {row.says}.") for row in results.rows if row.says]
-        sections = [Section("Methods", [table]), *self.further(results)]
+        whole = self.summary(results)
+        head, *others = self.columns
+        weights = [name for name in others if name in self.about_weights]
+        parts = []
+        for names in ([name for name in others if name not in weights], weights):
+            places = [list(self.columns).index(name) for name in (head, *names)]
+            if names:
+                body = [[row[place] for place in places] for row in whole.rows]
+                parts.append(Table((head, *names), body))
+        plain = [row.label for row in results.rows if row.says == "completed"]
+        said = [Text(f"{row.label}: {row.says}.") for row in results.rows if ";" in row.says]
+        if said and plain:
+            said.append(Text(f"Without a warning: {', '.join(plain)}."))
+        sections = [Section("Methods", [Text(self.caption), *parts]), *self.further(results)]
         return [*sections, Section("What the runs say of themselves", said)] if said else sections
 
     def summary(self, results: Results[NetworkRow]) -> Table:

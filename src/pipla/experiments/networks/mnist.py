@@ -183,15 +183,14 @@ def _paper(row: NetworkRow) -> Cell | None:
 
 
 COLUMNS = {
-    "method": lambda row: _short(row),
-    "variant": lambda row: row.variant,
-    "error, 200 images (%)": lambda row: spread(row, "error", 2),
-    "paper (%)": _paper,
-    "error, large set (%)": lambda row: spread(row, "error_large", 2),
-    "LPPD, 200 images": lambda row: spread(row, "lppd", 3),
+    "method": lambda row: row.label,
+    "error (%)": lambda row: spread(row, "error", 2),
+    "paper": _paper,
+    "error, large set": lambda row: spread(row, "error_large", 2),
+    "LPPD": lambda row: spread(row, "lppd", 3),
     "paper's LPPD": lambda row: fixed(row.paper.get("lppd"), 3),
     "LPPD, large set": lambda row: spread(row, "lppd_large", 4),
-    "calibration error (points)": lambda row: spread(row, "calibration", 2),
+    "calibration": lambda row: spread(row, "calibration", 2),
     "sd of w": lambda row: spread(row, "std_weights", 3),
     "paper's sd": lambda row: fixed(row.paper.get("std"), 2),
     f"|w| < {THRESHOLD} (%)": lambda row: spread(row, "below", 1),
@@ -202,9 +201,13 @@ COLUMNS = {
     "seconds": lambda row: fixed(row.seconds, 1),
 }
 
+ABOUT_WEIGHTS = (
+    *("sd of w", "paper's sd", f"|w| < {THRESHOLD} (%)", "alpha", "beta", "N", "steps"),
+)
+
 CAPTION = (
     "Means over splits, ± their standard deviation, as in the paper; with a single split there is "
-    "none. In brackets the Monte-Carlo error of a run, where it says one. The large set are the "
+    "none. Calibration is the expected calibration error in percentage points. In brackets the Monte-Carlo error of a run, where it says one. The large set are the "
     "test images of MNIST, of which no split draws. Published and corrected rows: theta and "
     "particles at the last step; recommended: averages."
 )
@@ -233,6 +236,7 @@ MNIST = NetworkExperiment(
     data=images,
     columns=COLUMNS,
     caption=CAPTION,
+    about_weights=ABOUT_WEIGHTS,
     work=work,
     entries=rows(),
     presets=PRESETS,

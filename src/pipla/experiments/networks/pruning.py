@@ -202,30 +202,16 @@ def tables(results: Results[NetworkRow]) -> list[Section]:
         for line in row.pruning
         if line["removed"] == "units"
     ]
+    ours = (
+        "Ours, means over splits; the thresholds are quantiles of each layer. A dead unit has only "
+        "zeros before or behind it; occupancy is the share of the weight matrices that is left "
+        "without dead units."
+    )
+    units = "In each particle the units of smallest |w_j| |v_j| go first."
+    columns_units = ("network", "units removed for at most half a point (%)")
     return [
-        Section(
-            "Small weights set to 0",
-            [
-                paper,
-                Table(
-                    columns,
-                    body,
-                    caption="Ours, means over splits; the thresholds are quantiles of each layer. "
-                    "A dead unit has only zeros before or behind it; occupancy is the share of "
-                    "the weight matrices that is left without dead units.",
-                ),
-            ],
-        ),
-        Section(
-            "Hidden units removed",
-            [
-                Table(
-                    ("network", "units removed for at most half a point (%)"),
-                    free,
-                    caption="In each particle the units of smallest |w_j| |v_j| go first.",
-                )
-            ],
-        ),
+        Section("Small weights set to 0", [paper, Text(ours), Table(columns, body)]),
+        Section("Hidden units removed", [Text(units), Table(columns_units, free)]),
     ]
 
 
