@@ -207,9 +207,10 @@ ABOUT_WEIGHTS = (
 
 CAPTION = (
     "Means over splits, ± their standard deviation, as in the paper; with a single split there is "
-    "none. Calibration is the expected calibration error in percentage points. In brackets the Monte-Carlo error of a run, where it says one. The large set are the "
-    "test images of MNIST, of which no split draws. Published and corrected rows: theta and "
-    "particles at the last step; recommended: averages."
+    "none. Calibration is the expected calibration error in percentage points. In brackets the "
+    "Monte-Carlo error of a run, where it says one. The large set are the test images of MNIST, of "
+    "which no split draws. Published and corrected rows: theta and particles at the last step; "
+    "recommended: averages."
 )
 
 PRESETS = {
