@@ -34,7 +34,8 @@ class Trained(NamedTuple):
     Attributes:
         probabilities: the predictive probabilities of the classes, as a function of features.
         seconds, compile_seconds: wall time of the steps, and of compiling.
-        weights: of all particles, by layer; the leading axis counts the particles.
+        weights: of all particles, by layer, from the first to the last (JAX sorts dicts by name);
+            the leading axis counts the particles.
         theta, theta_error: the learned scales by name, and their Monte-Carlo errors.
         trace: one scale after every step (thinned), for a figure.
         finite: whether the run stayed finite.
@@ -187,12 +188,10 @@ def trained_run(
         key=jax.random.key(seed),
         save=Save(moments_every=None, particles_every=every),
     )
-    weights = {name: np.asarray(leaf) for name, leaf in result.particles.items()}
+    weights = {name: np.asarray(result.particles[name]) for name in two_layers.SCALES}
     if every is not None and result.saved_particles is not None:
-        weights = {
-            name: np.asarray(leaf)[-wanted:].reshape(-1, *leaf.shape[2:])
-            for name, leaf in result.saved_particles.items()
-        }
+        kept = {name: np.asarray(result.saved_particles[name]) for name in weights}
+        weights = {name: leaf[-wanted:].reshape(-1, *leaf.shape[2:]) for name, leaf in kept.items()}
     return Trained(
         lambda features: two_layers.probabilities(weights, features, activation),
         result.seconds,

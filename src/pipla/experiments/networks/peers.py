@@ -70,7 +70,7 @@ def adam(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
         )
         if waited >= PATIENCE:
             break
-    weights = {name: np.asarray(leaf)[None] for name, leaf in best_x.items()}
+    weights = {name: np.asarray(best_x[name])[None] for name in two_layers.SCALES}
     return Trained(
         lambda features: two_layers.probabilities(weights, features),
         time.perf_counter() - began,
@@ -106,7 +106,7 @@ def _laplace(linearised: bool, images: Classification, preset: NetworkPreset, se
         kernel = Kernel.of(state.x, images.train.features)
         for _ in range(UPDATES):
             tau = kernel.updated(tau)
-    weights = {name: np.asarray(leaf)[None] for name, leaf in state.x.items()}
+    weights = {name: np.asarray(state.x[name])[None] for name in two_layers.SCALES}
 
     def probabilities(features: np.ndarray) -> np.ndarray:
         if linearised:
