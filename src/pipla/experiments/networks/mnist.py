@@ -146,9 +146,10 @@ def findings(results: Results[NetworkRow]) -> Sequence[Text]:
         walk = float(np.sqrt(2 * methods.PAPER_STEP * steps))
         found = ", ".join(f"{row.std_weights:.2f}" for row in walks if row.std_weights is not None)
         said.append(
-            "The corrected centred rows do not learn it either (E12): the weights make a random "
-            f"walk, whose standard deviation after {steps} steps of {methods.PAPER_STEP} would be "
-            f"{walk:.2f} without any data, and alpha follows them. They end at {found}."
+            "The corrected centred rows do not learn it either (E12): alpha follows the weights. "
+            "The first steps, too long for the misfit, throw these out, and then they diffuse: in "
+            f"{steps} steps of {methods.PAPER_STEP} to a standard deviation of {walk:.2f} even "
+            f"without data. They end at {found}."
         )
     sound = [row for row in learned if row.variant == "recommended"]
     if sound:
