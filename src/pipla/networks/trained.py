@@ -21,6 +21,9 @@ from pipla.networks.modelling import NetworkModel
 from pipla.networks.pruning import Average, Criterion, PrunedNetwork, pruned
 from pipla.report.numbers import aligned, paragraph
 
+#: The difference between two halves of a run that matters in the logarithm of a scale.
+MATTERS = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainedNetwork:
@@ -195,7 +198,7 @@ def _doubts(result: Result) -> tuple[str, ...]:
     for name, trace in named.items():
         values = np.asarray(trace, np.float64)
         settled = values[min(result.burn_in, len(values) - 1) :]
-        if still_moving(settled, np.abs(values[-1] - values[0])):
+        if still_moving(settled, 100 * MATTERS):  # it ignores a hundredth of that
             found.append(
                 f"{name} was still moving in the second half of the steps (its logarithm from "
                 f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"

@@ -83,7 +83,8 @@ def train(
     particles = network.particles(num_particles, for_start)
     every = _draws_every(num_steps, particles)
     form = network.noncentred
-    with warnings.catch_warnings():
+    # Adam mixes integers and floats, which "strict" would refuse.
+    with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
         # Of all of theta; `TrainedNetwork` judges the scales and the noise.
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
