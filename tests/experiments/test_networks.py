@@ -1,5 +1,8 @@
 """The experiments with networks: measures, the published errors, peers, pages."""
 
+import functools
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,11 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 import pipla
+import pipla.networks
 from pipla.cli.app import app
 from pipla.experiments import load, run
-from pipla.experiments.networks import measures, peers, pruning, two_layers
+from pipla.experiments.networks import (
+    cifar,
+    measures,
+    peers,
+    pruning,
+    recommended,
+    two_layers,
+)
 from pipla.experiments.networks.experiment import NetworkEntry, averaged, measured, summarised
 from pipla.experiments.networks.methods import Trained
+from pipla.experiments.networks.recommended import quiet_train
+from pipla.experiments.networks.rows import NetworkPreset
 from pipla.experiments.networks.splitting import SplitHardTanh
 from pipla.experiments.page import rebuild
 from pipla.experiments.published import (
@@ -304,6 +317,43 @@ def test_a_run_is_read_again_and_its_page_rebuilt(finished):
     page = rebuild(finished).read_text()
     assert "Error alone does not separate these methods" in page
     assert "scikit-learn" in page
+
+
+@pytest.mark.slow
+def test_recommended_rows_predict_as_the_trained_network(monkeypatch):
+    """Their weights are turned around, inputs before outputs, and averaged here."""
+    seen = []
+
+    def keep(*args, **options):
+        seen.append(quiet_train(*args, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(recommended, "quiet_train", keep)
+    images = toy_images()
+    preset = NetworkPreset(1, train_steps=4, train_particles=2, num_units=3)
+    with jax.numpy_dtype_promotion("standard"):  # which adam needs
+        trained = recommended.recommended({"w": "group", "v": "laplace"}, -1.5)(images, preset, 0)
+        expected = seen[0].predict_proba(images.test.features.astype(float))
+    assert trained.weights["w"].shape[1:] == (4, 3)
+    assert list(trained.weights) == ["w", "v"]
+    np.testing.assert_allclose(trained.probabilities(images.test.features), expected, rtol=1e-6)
+    assert [layer.prior for layer in seen[0].layers] == ["group", "laplace"]
+    assert float(seen[0].network.theta["scales"]["layers/0"]) == -1.5
+    assert set(trained.theta) == {"alpha", "beta"}
+
+
+@pytest.mark.slow
+def test_the_convolutional_network_is_the_papers():
+    make = functools.partial(cifar.Convolutional, 4, cifar.WIDTHS)
+    module = eqx.filter_eval_shape(make, key=jax.random.key(0))
+    shapes = [layer.weight.shape for layer in module.linear]
+    assert shapes == [(512, 400), (256, 512), (128, 256), (4, 128)]
+    small = cifar.Convolutional(4, (5, 4), key=jax.random.key(0))
+    features = RNG.normal(size=(2, 3, 32, 32))
+    network = pipla.networks.model(small, features, np.array([0, 3]))
+    # The linear layers are sampled; convolutions and biases are in theta.
+    assert [layer.name for layer in network.layers] == ["linear/0", "linear/1", "linear/2"]
+    assert network.theta["network"].convolutions[0].weight.shape == (6, 3, 5, 5)
 
 
 def test_missing_vehicles_are_one_line(tmp_path, monkeypatch):
