@@ -294,7 +294,7 @@ def finished(tmp_path_factory):
     standard = jax.numpy_dtype_promotion("standard")  # which adam needs
     with pytest.MonkeyPatch.context() as patch, standard:
         patch.delenv("PIPLA_DATA", raising=False)
-        wanted = ("SOUL", "logistic regression", "Adam, stopped early")
+        wanted = ("SOUL", "logistic regression", "Adam with early stopping")
         patch.setattr(peers, "ROUNDS", 2)
         run("bnn-mnist", "tiny", algorithms=wanted, out=folder, **QUIET)
     return folder
@@ -304,7 +304,7 @@ def test_a_run_is_read_again_and_its_page_rebuilt(finished):
     results = load(finished)
     assert [row.algorithm for row in results.rows] == [
         *("SOUL", "SOUL"),
-        *("logistic regression", "Adam, stopped early"),
+        *("logistic regression", "Adam with early stopping"),
     ]
     assert all(0 <= row.error <= 100 and row.lppd < 0 for row in results.rows)
     assert all(row.error_large is None for row in results.rows)  # scikit-learn's digits have none

@@ -121,7 +121,7 @@ def rows() -> list[NetworkEntry]:
             )
         found.append(
             NetworkEntry(
-                *("IPLA, Clarke subgradient", "none", "corrected", subgradient(given)),
+                *("IPLA by subgradients", "none", "corrected", subgradient(given)),
                 detail="" if not repeats else detail,
                 seconds=25.0 * count / 50,
                 repeats=repeats,
@@ -129,7 +129,7 @@ def rows() -> list[NetworkEntry]:
         )
     split = [
         NetworkEntry(
-            *("PIPGLA, split pre-activations", "exact", "corrected", splitting(count)),
+            *("PIPGLA on a splitting", "exact", "corrected", splitting(count)),
             detail="" if count is None else f"N = {count}",
             seconds=60.0 if count is None else 6.0 * count,
             repeats=count is not None,

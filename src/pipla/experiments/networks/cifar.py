@@ -303,7 +303,7 @@ def rows() -> list[NetworkEntry]:
             detail="Laplace prior",
             seconds=36000.0,
         ),
-        NetworkEntry("Adam, stopped early", "none", "peer", adam, seconds=120.0),
+        NetworkEntry("Adam with early stopping", "none", "peer", adam, seconds=120.0),
     ]
 
 

@@ -98,7 +98,7 @@ def rows() -> list[NetworkEntry]:
     ]
     others = [
         NetworkEntry("logistic regression", "none", "peer", peers.logistic, seconds=2.0),
-        NetworkEntry("Adam, stopped early", "none", "peer", peers.adam, seconds=2.0),
+        NetworkEntry("Adam with early stopping", "none", "peer", peers.adam, seconds=2.0),
         NetworkEntry(
             *("Laplace approximation", "none", "peer", peers.laplace(linearised=True)),
             note="ours, after the recipe of Immer et al. (2021): Normal priors with a precision "

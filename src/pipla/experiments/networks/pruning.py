@@ -173,7 +173,7 @@ def rows() -> list[NetworkEntry]:
             detail="group prior per unit",
             seconds=60.0,
         ),
-        NetworkEntry("Adam, stopped early", "none", "peer", peers.adam, seconds=10.0),
+        NetworkEntry("Adam with early stopping", "none", "peer", peers.adam, seconds=10.0),
     ]
 
 
