@@ -114,6 +114,23 @@ def test_a_missing_file_and_no_network_are_one_sentence(folder):
         vehicles()
 
 
+def test_a_network_that_is_down_is_not_tried_for_every_split(folder, monkeypatch):
+    tried = []
+
+    def retrieve(url, **options):
+        tried.append(url)
+        raise OSError
+
+    monkeypatch.setattr(sys.modules["pooch"], "retrieve", retrieve)
+    for said in ("OSError", "a moment ago"):
+        with pytest.raises(FileNotFoundError, match=said):
+            digits(source="mnist")
+    monkeypatch.setattr(downloads, "PAUSE", 0.0)
+    with pytest.raises(FileNotFoundError, match="OSError"):
+        digits(source="mnist")
+    assert len(tried) == 2
+
+
 def test_a_file_in_the_cache_is_found(folder):
     cache = folder / "cache"
     cache.mkdir()

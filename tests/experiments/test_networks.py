@@ -213,7 +213,7 @@ def split_moments(features, labels, width):
 
 @pytest.mark.slow
 def test_the_splitting_samples_its_posterior():
-    """Off by 5 % at this step (1 % at a fifth of it); the Monte-Carlo error is below 2 %.
+    """Off by up to 5 % at this step, by 32 % at five times it; the Monte-Carlo error is below 2 %.
 
     15 % is five standard errors beyond the bias: a right program fails once in a million.
     """

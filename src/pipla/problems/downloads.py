@@ -8,6 +8,7 @@ are read as bytes; nothing is unpickled.
 from __future__ import annotations
 
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +19,10 @@ from pipla import _files
 from pipla._cache import default_folder
 from pipla._extras import extra
 
-#: Seconds without an answer after which the network is given up.
-TIMEOUT = 20.0
+#: Seconds without an answer after which the network is given up, and until it is tried again.
+TIMEOUT, PAUSE = 20.0, 300.0
+#: When a download into a folder failed last, in seconds of the monotonic clock.
+_FAILED: dict[Path, float] = {}
 
 
 class Source(NamedTuple):
@@ -92,6 +95,12 @@ def fetch(name: str) -> Path:
     path = folder / name
     if path.is_file():
         return path
+    missing = (
+        f"{name} is neither in the folder in PIPLA_DATA nor in {folder}, and {source.url} could "
+        "not be downloaded"
+    )
+    if time.monotonic() - _FAILED.get(path, -PAUSE) < PAUSE:
+        raise FileNotFoundError(f"{missing} a moment ago: put the file into one of them.")
     with extra("data", f"downloading {name}"):
         import pooch
     try:
@@ -109,8 +118,7 @@ def fetch(name: str) -> Path:
             source.convert(arrived, path)
             arrived.unlink()  # many times the size of what is needed
     except Exception as error:  # whatever requests, pooch and tarfile raise
-        raise FileNotFoundError(
-            f"{name} is neither in the folder in PIPLA_DATA nor in {folder}, and {source.url} "
-            f"could not be downloaded ({type(error).__name__}): put the file into one of them."
-        ) from error
+        _FAILED[path] = time.monotonic()
+        said = f"{missing} ({type(error).__name__}): put the file into one of them."
+        raise FileNotFoundError(said) from error
     return path
