@@ -157,8 +157,7 @@ def findings(results: Results[NetworkRow]) -> Sequence[Text]:
     said = [
         mnist.errors_apart(results),
         "The published prox is the derivative of the hard tanh, except in strips of width .001 "
-        "beside its kinks. A particle is in such a strip about once in a thousand pre-activations: "
-        "MYIPLA and MYPGD are IPLA and PGD here.",
+        "beside its kinks: MYIPLA and MYPGD are IPLA and PGD here.",
     ]
     return [Text(sentence) for sentence in said if sentence]
 

@@ -12,7 +12,7 @@ of the network as $\rho \to 0$.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,8 +33,11 @@ from pipla.prox.base import ClosedForm, Scalar
 
 #: rho: pre-activations are of order 1, and the ramp of the hard tanh is 2 wide.
 WIDTH = 0.3
-#: The step in units of the inverse stiffness of each block. Two blocks are coupled: 1/2 is safe.
-STEP = 0.5
+#: The step in units of the inverse stiffness of each block. It widens the posterior by a share of
+#: half of it, and alpha follows.
+STEP = 0.2
+#: The prior of w may become this many times as precise as at the start.
+ROOM = 4.0
 #: The part of a Newton step that theta goes per step.
 THETA_PACE = 0.1
 #: Kept states of the second half.
@@ -81,16 +84,47 @@ class Paces(eqx.Module):
         return {name: jnp.asarray(self.numbers[name], leaf.dtype) for name, leaf in x.items()}
 
 
-def split_model(features: np.ndarray, labels: np.ndarray, width: float = WIDTH) -> Model:
-    """The model of w, v and u, each with a step of its own: the inverse of its stiffness."""
+class Split(NamedTuple):
+    r"""The model of w, v and u, with w in coordinates of unit stiffness.
+
+    With $F = U S V^\top$, the potential of $w$ has the stiffness $s_k^2/\rho^2 + e^{-2\alpha}$
+    along the columns of $V$, which differ by factors of hundreds. So $w = B \omega$ with
+    $B = V (S^2/\rho^2 + c)^{-1/2}$, c a multiple of the prior's precision at the start: alpha
+    follows the weights, and would not move if they did not.
+    """
+
+    model: Model
+    basis: Float[np.ndarray, "inputs inputs"]
+
+    def coordinates(self, w: np.ndarray) -> np.ndarray:
+        """Those of weights (particles, inputs, units)."""
+        return np.linalg.solve(self.basis, w)
+
+
+def split_model(
+    features: np.ndarray, labels: np.ndarray, precision: float, width: float = WIDTH
+) -> Split:
+    """The model; steps of the three blocks are in units of their stiffness.
+
+    Arguments:
+        precision: of the prior of w at the start.
+        width: rho.
+    """
+    _, singular, rows = np.linalg.svd(features.astype(np.float64), full_matrices=True)
+    squares = np.zeros(features.shape[1])
+    squares[: len(singular)] = singular**2
+    variance = 1 / (squares / width**2 + ROOM * precision)
+    basis = rows.T * np.sqrt(variance)
 
     def smooth(theta: PyTree, x: PyTree, data: PyTree) -> Float[Array, ""]:
-        residual = (x["u"] - data.astype(x["w"].dtype) @ x["w"]) / width
-        return jnp.sum(residual**2) / 2 + two_layers.normal_potential(theta, x)
+        features, variance = (data[name].astype(x["w"].dtype) for name in ("features", "variance"))
+        residual = (x["u"] - features @ x["w"]) / width
+        weights = x | {"w": jnp.sqrt(variance)[:, None] * x["w"]}  # of the same length as B w
+        return jnp.sum(residual**2) / 2 + two_layers.normal_potential(theta, weights)
 
-    stiffness = float(np.linalg.norm(features.astype(np.float64), 2)) ** 2 / width**2
-    metric = Paces({"w": 1 / stiffness, "v": 4.0 / len(labels), "u": width**2})
-    return Model(smooth, SplitHardTanh(jnp.asarray(labels)), features, metric=metric)
+    metric = Paces({"w": 1.0, "v": 4.0 / len(labels), "u": width**2})
+    data = {"features": features @ basis, "variance": variance}
+    return Split(Model(smooth, SplitHardTanh(jnp.asarray(labels)), data, metric=metric), basis)
 
 
 def splitting(num_particles: int | None = None) -> Method:
@@ -100,17 +134,20 @@ def splitting(num_particles: int | None = None) -> Method:
         features, labels = images.train
         count = min(num_particles or preset.train_particles, 10 * preset.train_particles)
         shape = (features.shape[1], preset.num_units, len(images.classes))
-        theta, particles = two_layers.start("paper", 0.0, count, shape, seed)
+        _, particles = two_layers.start("paper", 0.0, count, shape, seed)
+        dtype = particles["w"].dtype
         theta = {
             name: jnp.log(jnp.std(particles[layer])) for layer, name in two_layers.SCALES.items()
         }
-        particles["u"] = jnp.asarray(features, particles["w"].dtype) @ particles["w"]
+        split = split_model(features, labels, float(jnp.exp(-2 * theta["alpha"])))
+        particles["u"] = jnp.asarray(features, dtype) @ particles["w"]
+        particles["w"] = jnp.asarray(split.coordinates(np.asarray(particles["w"])), dtype)
         pace = {
             name: THETA_PACE / (2 * size * STEP) for name, size in two_layers.sizes(*shape).items()
         }
         num_steps = preset.split_steps
         result = quiet_run(
-            split_model(features, labels),
+            split.model,
             PIPGLA(STEP, theta_scale=pace, theta_noise=False),
             theta=theta,
             particles=particles,
@@ -122,8 +159,9 @@ def splitting(num_particles: int | None = None) -> Method:
         assert kept is not None
         weights = {
             name: np.asarray(kept[name])[-STATES:].reshape(-1, *kept[name].shape[2:])
-            for name in ("w", "v")
+            for name in two_layers.SCALES
         }
+        weights["w"] = (split.basis @ weights["w"]).astype(weights["w"].dtype)
         return Trained(
             lambda features: two_layers.probabilities(weights, features, hard_tanh),
             result.seconds,
