@@ -1,10 +1,6 @@
 """The estimators: scikit-learn's own checks, and what they promise."""
 
-import pickle
-
-import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pipla.networks.estimators import SparseBayesianMLPClassifier, SparseBayesianMLPRegressor

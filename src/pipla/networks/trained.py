@@ -21,8 +21,9 @@ from pipla.networks.modelling import NetworkModel
 from pipla.networks.pruning import Average, Criterion, PrunedNetwork, pruned
 from pipla.report.numbers import aligned, paragraph
 
-#: The difference between two halves of a run that matters in the logarithm of a scale.
-MATTERS = 0.1
+#: How far the logarithm of a scale may be from one half of the settled steps to the other: as it
+#: wanders, and if it moves steadily (the correlation with time).
+WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,9 +199,22 @@ def _doubts(result: Result) -> tuple[str, ...]:
     for name, trace in named.items():
         values = np.asarray(trace, np.float64)
         settled = values[min(result.burn_in, len(values) - 1) :]
-        if still_moving(settled, 100 * MATTERS):  # it ignores a hundredth of that
+        if _unsettled(settled):
             found.append(
                 f"{name} was still moving in the second half of the steps (its logarithm from "
                 f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
             )
     return tuple(found)
+
+
+def _unsettled(trace: np.ndarray) -> bool:
+    """Whether a series moves, by more than matters.
+
+    The scales of two layers may wander together for long without any effect on predictions, which
+    the Monte-Carlo error says; what moves steadily is on its way.
+    """
+    if not still_moving(trace, 100 * DRIFTS):  # it ignores a hundredth of that
+        return False
+    middle = len(trace) // 2
+    steady = abs(np.corrcoef(np.arange(len(trace)), trace)[0, 1]) > STEADY
+    return bool(steady or abs(trace[middle:].mean() - trace[:middle].mean()) > WANDERS)

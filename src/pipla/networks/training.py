@@ -23,9 +23,9 @@ from pipla.networks.trained import TrainedNetwork
 
 #: The steps on all observations.
 STEPS = 2000
-#: The first step of Adam, for the scales and the noise (logarithms) and for the other parameters,
-#: and the share of the steps after which it falls, as (1 + n/n0)^-3/4.
-SCALE_RATE, NETWORK_RATE, FALLS_AFTER = 0.05, 0.01, 0.05
+#: The first step of Adam and the share $n_0$ of the steps after which it falls, as
+#: $(1 + n/n_0)^{-3/4}$: for the scales and the noise, which are logarithms, and for the network.
+SCALE_RATE, NETWORK_RATE = (0.05, 0.05), (0.01, 0.25)
 #: The most that the noise of batches may add to the variance of a step.
 BATCH_NOISE = 0.1
 #: The most bytes of weights that are kept as draws from the posterior, and the most draws in time.
@@ -108,8 +108,8 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
     """The algorithm that `train` runs on `network.noncentred.model`."""
     from optax import chain, multi_transform, scale_by_adam, scale_by_learning_rate
 
-    def falling(first: float) -> Any:
-        after = max(FALLS_AFTER * num_steps, 1.0)
+    def falling(first: float, share: float) -> Any:
+        after = max(share * num_steps, 1.0)
         return scale_by_learning_rate(lambda n: first / (1 + n / after) ** 0.75)
 
     def kind(theta: PyTree) -> PyTree:
@@ -117,8 +117,8 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
         return names | {"network": jax.tree.map(lambda _: "network", theta["network"])}
 
     optimizers = {
-        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(SCALE_RATE)),
-        "network": chain(scale_by_adam(), falling(NETWORK_RATE)),
+        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(*SCALE_RATE)),
+        "network": chain(scale_by_adam(), falling(*NETWORK_RATE)),
     }
     centre = {layer.name: jnp.asarray(layer.first_scale()) for layer in network.layers}
     known = (network.model.nonsmooth, multi_transform(optimizers, kind), centre)

@@ -1,0 +1,194 @@
+"""Training: scales, noise and weights against quadrature and closed forms; what it warns of."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize
+
+import pipla
+from pipla import networks
+
+KEY = jax.random.key(0)
+
+
+class Tiny(eqx.Module):
+    """Four weights: 2 tanh(w1 x) - 2 tanh(w2 x)."""
+
+    layer: eqx.nn.Linear
+
+    def __init__(self):
+        self.layer = eqx.nn.Linear(2, 2, use_bias=False, key=KEY)
+
+    def __call__(self, x):
+        hidden = jnp.tanh(self.layer(x))
+        return 2.0 * hidden[0] - 2.0 * hidden[1]
+
+
+def tiny_data():
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((40, 2))
+    scores = 2 * np.tanh(features @ [1.5, 0.2]) - 2 * np.tanh(features @ [-0.3, -1.0])
+    return features, (rng.uniform(size=40) < 1 / (1 + np.exp(-scores))).astype(int)
+
+
+def penalised_maximum(features, labels, centre, reach=9.0, num=30):
+    """The best log scale of `Tiny` by quadrature over all four weights."""
+    grid = (np.arange(num) + 0.5) / num * 2 * reach - reach
+    one, two = np.meshgrid(grid, grid, indexing="ij")
+    pairs = np.stack([one.ravel(), two.ravel()], axis=1)
+    units = 2 * np.tanh(pairs @ features.T)
+    sizes = np.abs(pairs).sum(axis=1)
+    signs = 2.0 * labels - 1
+    alphas = np.linspace(-0.3, 0.4, 15)
+    totals = np.full((len(alphas), len(pairs)), -np.inf)
+    for i, unit in enumerate(units):
+        likelihood = -np.logaddexp(0, -(unit - units) * signs).sum(axis=1)
+        for k, alpha in enumerate(alphas):
+            value = likelihood - np.exp(-2 * alpha) * (sizes + sizes[i])
+            totals[k, i] = np.logaddexp.reduce(value)
+    marginal = np.logaddexp.reduce(totals, axis=1) - 8 * alphas
+    curve = np.polynomial.Polynomial.fit(alphas, marginal - (alphas - centre) ** 2 / 2, 5)
+    fine = np.linspace(-0.3, 0.4, 701)
+    return fine[np.argmax(curve(fine))]
+
+
+def started(network, shift):
+    """The network with its scales somewhere else."""
+    scales = {name: alpha + shift for name, alpha in network.theta["scales"].items()}
+    return dataclasses.replace(network, theta=network.theta | {"scales": scales})
+
+
+@pytest.mark.slow
+def test_the_scale_of_a_tiny_network_is_that_of_quadrature():
+    """The Monte-Carlo error is .006, the bias of steps and ten particles .03: .07 never fails."""
+    features, labels = tiny_data()
+    network = networks.model(Tiny(), features, labels)
+    truth = penalised_maximum(features, labels, network.layers[0].first_scale())
+    found = [
+        networks.train(started(network, shift), key=KEY).scales["layer"] for shift in (-1.0, 1.0)
+    ]
+    assert found == pytest.approx([truth, truth], abs=0.07)
+    assert found[0] == pytest.approx(found[1], abs=0.01)
+
+
+COEFFICIENTS = 0.5 * np.random.default_rng(7).standard_normal(30)
+
+
+def linear_data(n, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n, 30))
+    return features, features @ COEFFICIENTS + 0.7 * rng.standard_normal(n)
+
+
+def gaussian_maximum(features, y, centre):
+    """The scale, the noise and the posterior mean of a linear regression, in closed form."""
+    values, vectors = np.linalg.eigh(features @ features.T)
+    turned = vectors.T @ y
+
+    def potential(point):
+        alpha, noise = point
+        variances = np.exp(4 * alpha) * values + np.exp(2 * noise)
+        likelihood = np.sum(np.log(variances) + turned**2 / variances) / 2
+        return likelihood + (alpha - centre) ** 2 / 2
+
+    alpha, noise = optimize.minimize(potential, [-1.0, 0.0], method="Nelder-Mead").x
+    ridge = np.exp(2 * noise - 4 * alpha) * np.eye(features.shape[1])
+    return alpha, noise, np.linalg.solve(features.T @ features + ridge, features.T @ y)
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """A linear network with a normal prior, trained."""
+    features, y = linear_data(200)
+    module = eqx.nn.Linear(30, "scalar", use_bias=False, key=KEY)
+    network = networks.model(module, features, y, family="regression", layers={"weight": "normal"})
+    return features, y, networks.train(network, num_steps=1000, key=KEY)
+
+
+def test_scale_noise_and_weights_of_a_linear_network_are_those_of_the_closed_form(linear):
+    """Monte-Carlo errors below .002 (alpha) and .003 (noise); the bias of the steps is .01."""
+    features, y, trained = linear
+    alpha, noise, mean = gaussian_maximum(features, y, trained.layers[0].first_scale())
+    assert trained.scales["weight"] == pytest.approx(alpha, abs=0.02)
+    assert np.log(trained.noise) == pytest.approx(noise, abs=0.03)
+    weights = trained.particles["weight"].reshape(-1, 30)
+    # 200 draws of sd .05, correlated: an error of at most .05/√40 each, so five sigma.
+    np.testing.assert_allclose(weights.mean(axis=0), mean, atol=0.04)
+    assert trained.status is pipla.Status.COMPLETED
+    assert "noise" in repr(trained)
+
+
+def test_intervals_hold_new_observations(linear):
+    """90 % of 400 new responses: 4 standard deviations are 6 %."""
+    _, _, trained = linear
+    new, y = linear_data(400, seed=1)
+    low, high = trained.predict_interval(new, 0.9)
+    assert np.mean((low < y) & (y < high)) == pytest.approx(0.9, abs=0.06)
+    assert trained.error(new, y) == pytest.approx(0.7, abs=0.15)
+    np.testing.assert_allclose(trained.predict(new), trained.predict_proba(new))
+
+
+def test_equal_keys_give_equal_networks(linear):
+    _, _, trained = linear
+    again = networks.train(trained.network, num_steps=1000, key=KEY)
+    assert again.scales == trained.scales
+    np.testing.assert_array_equal(again.particles["weight"], trained.particles["weight"])
+
+
+@pytest.mark.slow
+def test_batches_and_deterministic_parts():
+    """A bias of 3 by Adam; the scale on batches of 40 of 200 is near that on all rows."""
+    features, y = linear_data(200)
+    module = eqx.nn.Linear(30, "scalar", key=KEY)
+    network = networks.model(module, features, y + 3, family="regression", layers=["weight"])
+    whole = networks.train(network, num_steps=1000, key=KEY)
+    assert float(whole.theta["network"].bias[0]) == pytest.approx(3.0, abs=0.2)
+    batches = networks.train(network, batch_size=40, key=KEY)
+    assert batches.scales["weight"] == pytest.approx(whole.scales["weight"], abs=0.05)
+    assert batches.noise == pytest.approx(whole.noise, rel=0.1)
+
+
+def test_a_scale_that_has_not_settled_is_warned_of(linear):
+    _, _, trained = linear
+    with pytest.warns(pipla.ConvergenceWarning, match="the scale of 'weight' was still moving"):
+        short = networks.train(started(trained.network, 10.0), num_steps=200, key=KEY)
+    assert short.status is pipla.Status.UNRELIABLE
+    assert "WARNING" in repr(short)
+
+
+def test_what_becomes_non_finite_is_a_status_and_a_warning():
+    network = networks.model(Tiny(), *tiny_data(), loss=lambda score, label: jnp.sqrt(1.0 - score))
+    with pytest.warns(pipla.ConvergenceWarning, match="non-finite"):
+        broken = networks.train(network, num_steps=100, key=KEY)
+    assert broken.status is pipla.Status.NONFINITE
+    assert np.all(np.isfinite(broken.particles["layer"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"num_particles": 3}, ValueError, "num_particles must be even"),
+        ({"num_particles": 0}, ValueError, "num_particles must be at least 2"),
+        ({"num_steps": 1}, ValueError, "num_steps must be at least 2"),
+        ({"batch_size": 201}, ValueError, "batch_size must be at most 200"),
+        ({"key": 3}, TypeError, "key must be a typed JAX key"),
+        ({"network": 3}, TypeError, "made by `pipla.networks.model`"),
+    ],
+)
+def test_what_is_refused(linear, options, error, says):
+    given = {"network": linear[2].network, "key": KEY} | options
+    network = given.pop("network")
+    with pytest.raises(error, match=says):
+        networks.train(network, **given)
+
+
+def test_intervals_are_for_regressions():
+    network = networks.model(Tiny(), *tiny_data())
+    trained = networks.train(network, num_particles=2, num_steps=4, key=KEY)
+    with pytest.raises(TypeError, match="predict_interval is for family='regression'"):
+        trained.predict_interval(tiny_data()[0])
+    assert set(np.unique(trained.predict(tiny_data()[0]))) <= {0, 1}
