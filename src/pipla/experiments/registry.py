@@ -11,6 +11,7 @@ from pipla.experiments import results as storage
 from pipla.experiments.base import AnyExperiment, Entry, Preset
 from pipla.experiments.completion import checkerboard, ratings
 from pipla.experiments.images import benchmark, deblurring
+from pipla.experiments.networks import activation, cifar, mnist, pruning
 from pipla.experiments.results import Results, Row
 from pipla.experiments.theory.experiment import THEORY
 from pipla.experiments.theta import logistic, logistic_figures, toy
@@ -27,6 +28,10 @@ _EXPERIMENTS: tuple[AnyExperiment, ...] = (
     checkerboard.MATRIX_COMPLETION,
     ratings.RATINGS,
     THEORY,
+    mnist.MNIST,
+    pruning.PRUNING,
+    activation.ACTIVATION,
+    cifar.CIFAR,
 )
 _BY_NAME = {experiment.name: experiment for experiment in _EXPERIMENTS}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
 from pipla.models.model import Model
+from pipla.problems import downloads
 
 #: The largest number of elements that a synthetic problem draws.
 MOST = 10**8
@@ -62,19 +64,29 @@ def checked_noise(noise: float) -> float:
 
 
 def find_data(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a data file in `$PIPLA_DATA`."""
-    with np.load(data_path(name), allow_pickle=False) as file:
-        return {key: file[key] for key in file.files}
+    """The arrays of a data file; see `data_path`."""
+    path = data_path(name)
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"{str(path)!r} cannot be read as arrays: {said}") from error
 
 
 def data_path(name: str) -> Path:
-    """The path of a data file in `$PIPLA_DATA`; an error if there is none."""
+    """The path of a data file: in `$PIPLA_DATA`, in the user's cache, or downloaded.
+
+    Only the files in `downloads.SOURCES` are downloaded. An error says where else they may be.
+    """
     folder = os.environ.get("PIPLA_DATA")
+    path = Path(folder or ".") / name
+    if folder and path.is_file():
+        return path
+    if name in downloads.SOURCES:
+        return downloads.fetch(name)
     if not folder:
         raise FileNotFoundError(
             f"{name} is not shipped with pipla: set PIPLA_DATA to the folder that holds it."
         )
-    path = Path(folder) / name
-    if not path.is_file():
-        raise FileNotFoundError(f"PIPLA_DATA = {folder!r} holds no file {name}.")
-    return path
+    raise FileNotFoundError(f"PIPLA_DATA = {folder!r} holds no file {name}.")

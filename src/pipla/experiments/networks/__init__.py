@@ -1,0 +1,1 @@
+"""Bayesian neural networks with learned prior scales: digits, pruning, activations, vehicles."""
