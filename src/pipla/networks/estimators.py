@@ -101,7 +101,7 @@ class _SparseBayesianMLP(BaseEstimator):
         self.n_iter_ = self.network_.result.num_steps
 
     def prune(self, fraction: float | None = None, **options: Any) -> PrunedNetwork:
-        """A smaller network; see `TrainedNetwork.prune`. It takes features as `transform` makes."""
+        """A smaller network; see `TrainedNetwork.prune`. It takes what `standardise` returns."""
         check_is_fitted(self)
         layers = self.network_.layers
         chain = tuple(layer.name for layer in layers) if len(layers) > 1 else None
@@ -187,12 +187,9 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, averaged over the posterior: (rows, classes)."""
-        found = self.network_predictions(X).astype(np.float64)
-        return found / found.sum(axis=1, keepdims=True)
-
-    def network_predictions(self, X: Any) -> np.ndarray:
-        """What the trained network predicts for features as given."""
-        return self.network_.predict_proba(self.standardise(X))
+        features = self.standardise(X)
+        found = self.network_.predict_proba(features).astype(np.float64)
+        return found / found.sum(axis=1, keepdims=True)  # to the last digit
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
