@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,8 +23,10 @@ import pipla
 import pipla.algorithms
 import pipla.completion
 import pipla.imaging
+import pipla.networks
 import pipla.regression
 from pipla import blur, hooks, likelihoods, operators, problems, prox, tuning
+from pipla.tuning import theory
 
 MODULES = {
     "pipla": pipla,
@@ -38,6 +41,8 @@ MODULES = {
     "imaging": pipla.imaging,
     "completion": pipla.completion,
     "regression": pipla.regression,
+    "networks": pipla.networks,
+    "theory": theory,
 }
 #: Estimators: `fit` checks the arguments.
 ESTIMATORS = {
@@ -61,6 +66,8 @@ NOT_CALLED = {
     *("tuning.TheoryWarning", "hooks.View", "hooks.Hook", "hooks.Progress"),
     *("pipla.one_thread_per_device", "pipla.Status", "pipla.Result", "pipla.SweepResult"),
     *("pipla.Fit", "pipla.Extrapolation", "pipla.enable_cache", "completion.Completion"),
+    *("networks.NetworkModel", "networks.TrainedNetwork", "networks.PrunedNetwork"),
+    *("theory.Bound", "theory.Plan", "theory.Order"),
 }
 
 
@@ -87,6 +94,10 @@ def _float(values: Any) -> jax.Array:
 
 def _potential(theta: Any, x: Any, data: Any) -> Any:
     return jnp.sum((x - data) ** 2) / 2
+
+
+def _convex(theta: Any, x: Any, data: Any) -> Any:
+    return _potential(theta, x, data) + theta**2
 
 
 @functools.cache
@@ -211,6 +222,13 @@ def _of_models() -> list[Target]:
     ]
 
 
+@functools.cache
+def _network() -> pipla.networks.NetworkModel:
+    module = eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0))
+    features = np.random.default_rng(3).normal(size=(12, 3))
+    return pipla.networks.model(module, features, np.arange(12) % 2)
+
+
 def _estimate(kind: str, **arguments: Any) -> Any:
     """Make an estimator and fit it: scikit-learn's rule is that `fit` checks the arguments."""
     arguments = {**arguments}
@@ -233,6 +251,11 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
     deconvolution = {"psf": blur.box(3), "boundary": "circular"}
     fourier = {"eigenvalues": _float(np.ones((4, 3))), "shape": (4, 4), "axes": (0, 1)}
     restored = {"operator": operators.Identity(), "observed": image, "noise": 5.0}
+    bounded = {
+        "algorithm": "MYIPLA",
+        "constants": theory.Constants(1.0, 2.0, 1, 4),
+        "numbers": theory.Numbers(1e-3, 0.1, 10, 100),
+    }
     rng = np.random.default_rng(2)
     features, places = rng.normal(size=(12, 3)), np.arange(12)
     design = {"features": features, "weights": np.ones(12), "offsets": np.zeros(12), "x": None}
@@ -308,6 +331,25 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
         "complete": {"observed": np.where(features > 1, np.nan, features), "prior": "factors"}
         | {"noise": None, "max_rank": 1, "biases": True, "num_steps": 6, "num_particles": 1}
         | {"seed": 0, "progress": False, "weight_": 0.5},
+        "networks.model": {"module": eqx.nn.MLP(3, 2, 4, 1, key=start["key"]), "layers": None}
+        | {"features": features, "labels": places % 2, "family": "classification"}
+        | {"prior": "laplace", "loss": None, "weight_": 0.5},
+        "train": {"network": _network(), "num_particles": 2, "num_steps": 4, "batch_size": None}
+        | {"key": start["key"], "callbacks": (), "progress": False, "weight_": 0.5},
+        "Constants": {"mu": 1.0, "lipschitz": 2.0, "dim_theta": 1, "dim_x": 4}
+        | {"g2_lipschitz": 2.0, "theta_in_g2": True, "start": 1.0, "smoothing_rate": None},
+        "Numbers": {"step_size": 1e-3, "smoothing": 0.1, "num_particles": 10, "num_steps": 100},
+        "bound": bounded | {"proof": "entropy"},
+        "conditions": bounded,
+        "published_bound": bounded
+        | {"theta_gradient": 1.0, "curvature": 1.0, "discretisation": 1.0, "second_moment": 1.0},
+        "plan": {"error": 0.1, "mu": 1.0, "lipschitz": 2.0, "dim_theta": 1, "dim_x": 4}
+        | {"algorithm": "PIPGLA", "g2_lipschitz": 2.0, "theta_in_g2": True, "start": 1.0}
+        | {"smoothing_rate": None, "step_size": None, "smoothing": None, "num_particles": None},
+        "complexity": {"version": "published"},
+        "assumptions": {"model": model} | many,
+        "measured": {"model": pipla.Model(_convex, prox.L1(), data=model.data), "start": 1.0}
+        | many,
         "SparseLinearRegression": regression | {"y": features[:, 0]},
         "SparseLogisticRegression": regression | {"y": places % 2, "class_weight": None},
         "SparsePoissonRegression": regression | {"y": places},

@@ -94,14 +94,7 @@ def bound(
         >>> print(f"{found.total:.3f}")
         0.077
     """
-    _checks.choice("algorithm", algorithm, ALGORITHMS)
     _checks.choice("proof", proof, ("entropy", "coupling"))
-    for name, value, kind in (
-        ("constants", constants, Constants),
-        ("numbers", numbers, Numbers),
-    ):
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} must be {kind.__name__}(...), got {_checks.show(value)}.")
     check_conditions(algorithm, constants, numbers)
     if algorithm == "MYIPLA":
         return myipla(constants, numbers, proof)
@@ -110,6 +103,7 @@ def bound(
 
 def conditions(algorithm: str, constants: Constants, numbers: Numbers) -> list[Condition]:
     """The conditions of the theorem about an algorithm, at these numbers."""
+    check_arguments(algorithm, constants, numbers)
     mu, stiffness = constants.mu, constants.lipschitz
     if algorithm == "PIPULA":
         return theorems.pipula(numbers.step_size, stiffness)
@@ -117,6 +111,17 @@ def conditions(algorithm: str, constants: Constants, numbers: Numbers) -> list[C
         return theorems.pipgla(numbers.step_size, numbers.smoothing, stiffness, mu)
     theorem = theorems.myipla if algorithm == "MYIPLA" else theorems.mypgd
     return theorem(numbers.step_size, numbers.given_smoothing(algorithm), stiffness, mu)
+
+
+def check_arguments(algorithm: str, constants: Constants, numbers: Numbers) -> None:
+    """The name of an algorithm, constants and numbers, and nothing else."""
+    _checks.choice("algorithm", algorithm, ALGORITHMS)
+    for name, value, kind in (
+        ("constants", constants, Constants),
+        ("numbers", numbers, Numbers),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be {kind.__name__}(...), got {_checks.show(value)}.")
 
 
 def check_conditions(algorithm: str, constants: Constants, numbers: Numbers) -> None:

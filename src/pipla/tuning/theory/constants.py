@@ -123,6 +123,8 @@ def measured(
     """
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
+    if start is not None:
+        start = _nonnegative("start", start)
     curvature = LocalGeometry(model, theta, particles).curvature(1.0)
     one = _trees.first(particles)
     lipschitz = model.nonsmooth.regularity(theta, one).lipschitz
@@ -156,7 +158,8 @@ def _positive(name: str, value: float) -> float:
 
 def _nonnegative(name: str, value: float) -> float:
     # Plans try thousands of numbers; the general check would convert each to an array.
-    found = float(value) if type(value) in (int, float) else _checks.real(name, value)
+    quick = type(value) is float or (type(value) is int and abs(value) <= LARGEST)
+    found = float(value) if quick else _checks.real(name, value)
     if not 0 <= found <= LARGEST:
         raise ValueError(f"{name} must be 0 or positive, and at most {LARGEST:g}, got {value}.")
     return found

@@ -94,6 +94,7 @@ def plan(
         raise ValueError("smoothing: PIPULA has none of its own; its prox takes the step size.")
     if num_particles is not None:
         num_particles = _checks.integer("num_particles", num_particles, least=1, most=10**18)
+    Numbers(1.0 if step_size is None else step_size, smoothing, 1, 1)  # an error names the argument
     given = _Given(step_size, smoothing, num_particles)
     try:
         return _cheapest(algorithm, constants, error, given)

@@ -6,9 +6,9 @@ import math
 
 from pipla import _checks
 from pipla.tuning.theory.bounds import (
-    ALGORITHMS,
     Bound,
     Part,
+    check_arguments,
     check_conditions,
     concentration,
     pipgla,
@@ -48,7 +48,7 @@ def published_bound(
         discretisation: $C_1$; MYIPLA and PIPULA need it.
         second_moment: $B_0$; MYPGD needs it.
     """
-    _checks.choice("algorithm", algorithm, ALGORITHMS)
+    check_arguments(algorithm, constants, numbers)
     # The corollary on PIPULA has gamma < 2/mu, for the exact prox of U.
     if algorithm != "PIPULA":
         check_conditions(algorithm, constants, numbers)
