@@ -285,7 +285,12 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--only", default="numbers,labels,large")
     parser.add_argument("--match", default="", help="only sets whose name contains this")
+    parser.add_argument("--methods", default="", help="only these (and pipla), by commas")
     options = parser.parse_args()
+    for methods in (FOR_NUMBERS, FOR_LABELS):
+        for name in set(methods) - {"pipla", *options.methods.split(",")}:
+            if options.methods:
+                del methods[name]
     parts = options.only.split(",")
     warm = simulated_labels(0, n=40, p=5, effects=1)  # compile, or read from the cache
     SparseLinearRegression().fit(warm.x, warm.y)

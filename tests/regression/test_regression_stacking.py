@@ -121,7 +121,7 @@ def test_too_much_work_and_no_variance_mean_no_second_prediction():
 
 
 def test_classes_that_keep_their_distance_are_predicted_with_confidence():
-    """The average over all planes between them has a log-loss of .04; that of the mode is .006."""
+    """An average over all planes between them is more cautious than the limit here."""
     rng = np.random.default_rng(5)
     centre = 0.6 * rng.standard_normal(40)
     y = rng.integers(0, 2, 1120)

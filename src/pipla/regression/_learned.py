@@ -6,8 +6,7 @@ linear regression, are learned by stochastic EM (the maximum of the marginal lik
 little in favour of 0), in blocks after which the chains share what they
 learned and the grid is extended where the data ask for it. Then the chains sample the coefficients
 together with theta, under a prior of theta that weighs little. Held at its maximum, theta would
-give intervals that are too short where the shape is uncertain: of 200 Laplace coefficients those of
-90 % held 83 %, and 90 % at the true shape (`benchmarks/regression/calibration.py`).
+give intervals that are too short where the shape is uncertain (dense effects, for example).
 """
 
 from __future__ import annotations

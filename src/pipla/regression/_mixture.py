@@ -19,8 +19,8 @@ import numpy as np
 from pipla.regression._state import Prior, Tally
 from pipla.regression._vector_math import compiled, exp, inlined
 
-#: Coefficients that count as not 0 before anything is seen: with more, weights of small variances,
-#: which data cannot tell from 0, grow (a whole one: 95 % of the ranks in the 90 % in the middle).
+#: Coefficients that count as not 0 before anything is seen. With more, the weights of small
+#: variances, which data cannot tell from 0, grow, and inclusion probabilities are too large.
 OTHERS = 0.3
 
 

@@ -57,7 +57,7 @@ def proximal(task: Task, prior: str, l1_ratio: float, groups: np.ndarray | None)
     elif prior == "group":
         labels = np.arange(task.features.shape[1]) if groups is None else groups
         labels = np.unique(labels[design.kept], return_inverse=True)[1]
-        term = Strength(Groups(1.0, tuple(labels.tolist())), rate=-2.0)
+        term = Strength(Groups(jnp.ones(()), tuple(labels.tolist())), rate=-2.0)
         width = np.sqrt(2 / (np.bincount(labels)[labels] * outputs + 1))
     features = jnp.asarray(design.columns.dense.T * width)
     linear = task.classes == 1 and not task.poisson
