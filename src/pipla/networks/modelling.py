@@ -299,7 +299,7 @@ def _like(features: PyTree, known: PyTree) -> PyTree:
     """New features, of the kind that the model was made with."""
     floats = [leaf.dtype for leaf in jax.tree.leaves(known) if _checks.is_float(leaf)]
     found = _checked_features(features, floats[0] if floats else np.float32)
-    if jax.tree.structure(found) != jax.tree.structure(known):
+    if _checks.structure(found) != _checks.structure(known):
         raise ValueError(
             f"features must have the structure {_checks.structure(known)} of those that the model "
             f"was made with, got {_checks.structure(found)}."

@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
 from pipla.algorithms import Algorithm, Minibatch
+from pipla.algorithms.base import number
 from pipla.engine.diagnostics import ConvergenceWarning, warn_of
 from pipla.engine.hooks import Callback
 from pipla.engine.run import run
@@ -128,7 +129,8 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
     # data. A kick adds its square, e² L n/b, to the variance 1 - c² of the noise.
     rows = network.likelihood.num_rows() or batch_size
     most = BATCH_NOISE * len(network.layers) * batch_size / rows
-    return Minibatch(Kinetic(*known, fraction=min(1.0, most), friction=1.0), batch_size)
+    scheme = Kinetic(*known, fraction=number(min(1.0, most)), friction=number(1.0))
+    return Minibatch(scheme, batch_size)
 
 
 def _draws_every(num_steps: int, particles: PyTree) -> int:
