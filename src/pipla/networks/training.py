@@ -45,10 +45,12 @@ def train(
 ) -> TrainedNetwork:
     """Sample the latent weights and learn everything else, with nothing to choose.
 
-    The model is run in its non-centred form by `pipla.PIPGLA` (reflected, antithetic), with a step
-    of its own for every layer that follows the curvature. The scales, and the noise of a
-    regression, move by Adam with falling steps and, in turn, towards the closed form of the centred
-    model; everything else in the network by Adam. Averages are over the second half of the steps.
+    The weights, in non-centred form, are sampled by underdamped Langevin steps in antithetic pairs,
+    with a step of its own for every layer that follows the curvature. The scales move by Adam with
+    falling steps and, in turn, towards the closed form of the centred model; the noise of a
+    regression and everything else in the network by Adam. Averages are over the second half of the
+    steps. The scales have a weak prior, normal with standard deviation 1 in $\\alpha$ around that
+    of the fan-in, for what the data leave open.
 
     Arguments:
         network: made by `pipla.networks.model`. It starts at `network.theta`.
