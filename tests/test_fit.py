@@ -14,8 +14,9 @@ from pipla.problems import zoo
 
 pytestmark = pytest.mark.slow
 
-#: One of each kind; `pipla zoo run` has them all.
-NAMES = ("laplace-location", "diabetes", "uniform-half-width")
+#: A scale with a noise, and a constraint (a location is in the docstring of `fit`, which is run);
+#: `pipla zoo run` has them all.
+NAMES = ("diabetes", "uniform-half-width")
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -166,6 +166,7 @@ def _drive(
     shortened, halved = 0, _halvings(algorithm)
     while True:
         driver = Driver(program, save, 0)
+        watch.may_halve = halved < MOST_HALVINGS
         history, status, message = driver.drive(history, goal, [*hooks, watch])
         if status is Status.NONFINITE and shortened < MOST_SHORTENED:
             if history.step - first.step > SHORT_STEPS and halved < MOST_HALVINGS:
@@ -202,6 +203,10 @@ def _drive(
     state = history.carry.state
     watch.look(history.step, state.particles)
     estimate = watch.verdict([joined(history.traces, state.theta)])
+    doubt = watch.doubt(estimate)
+    if doubt and not watch.converged:
+        point = f"a smaller step is needed ({doubt})"
+        estimate = estimate._replace(open_points=(*estimate.open_points, point))
     if status is Status.COMPLETED and not estimate.open_points and not estimate.step_too_long:
         watch.converged = True
     return fit_of(

@@ -121,6 +121,7 @@ class Standing:
         snapshot: the state of the two runs, and the key.
         since, next_verdict: the first step of this step size, and the step of the next verdict.
         last_bias: the bias of theta before the last change of the step size; `None` without one.
+        claim: theta when it had settled at the step size before the last change; `None` without.
         tolerance: that was asked for; `None` for a tenth of the standard error.
         artefacts: the parts of theta that follow the step size.
         changes: for each time the step size was changed, why.
@@ -130,6 +131,7 @@ class Standing:
     since: int
     next_verdict: int
     last_bias: PyTree
+    claim: PyTree
     tolerance: PyTree
     artefacts: tuple[str, ...]
     changes: tuple[str, ...]
@@ -138,7 +140,7 @@ class Standing:
         """Raise `DamagedResultError` where it does not fit these numbers."""
         if not self.since <= num_steps:
             raise DamagedResultError("since is after the last step.")
-        for name in ("last_bias", "tolerance"):
+        for name in ("last_bias", "claim", "tolerance"):
             array = getattr(self, name)
             if array is None:
                 continue

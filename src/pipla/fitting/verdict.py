@@ -47,6 +47,7 @@ class Estimate(NamedTuple):
     tolerance: Float[np.ndarray, " k"]
     x_errors: tuple[float, float, float]  # worst mean error, worst sd error, worst R-hat
     open_points: tuple[str, ...]  # what speaks against stopping
+    settled: bool = True  # nothing of it is about theta
 
     @property
     def stderr(self) -> Float[np.ndarray, " k"]:
@@ -155,13 +156,16 @@ def judge(
             points.append(
                 f"the Monte-Carlo error of {name}, {mcse[k]:.2g}, is above {SHARE * wanted[k]:.2g}"
             )
+    settled = not points
     x_errors = _x_errors(observer, burn_in)
     limits = (MEAN_ERROR, SD_ERROR, LARGEST_RHAT)
     what = ("error of a posterior mean, in sds,", "relative error of a posterior sd", "R-hat of x")
     for value, limit, words in zip(x_errors, limits, what, strict=True):
         if not value <= limit:
             points.append(f"the largest {words} is {value:.3g}, above {limit:g}")
-    return Estimate(burn_in, order, theta, bias, mcse, covariance, wanted, x_errors, tuple(points))
+    return Estimate(
+        burn_in, order, theta, bias, mcse, covariance, wanted, x_errors, tuple(points), settled
+    )
 
 
 def _x_errors(observer: Observer, burn_in: int) -> tuple[float, float, float]:

@@ -30,6 +30,8 @@ NEXT_VERDICT = 1.3
 ARTEFACT = 0.75
 #: And this many Monte-Carlo errors of theta: between particles that have not arrived, anything is.
 WELL_KNOWN = 8
+#: A bias of more than this part of the tolerance is only believed when half the step agrees.
+CONFIRMED = 0.25
 
 
 class Watch(Every):
@@ -51,10 +53,13 @@ class Watch(Every):
         self.observer = self._begin()
         self.tolerance, self.max_seconds = tolerance, max_seconds
         self.step_too_long, self.why, self.converged = False, "", False
+        self.may_halve = True
         self.artefacts: tuple[str, ...] = ()
         # Of the last verdict that the step is too long, and of the one before its last change.
         self._bias: np.ndarray | None = None
         self._last_bias: np.ndarray | None = None
+        # Theta when it had settled at the step size before the last change.
+        self._claim: np.ndarray | None = None
         self._model, self._since, self._next = model, 0, FIRST_VERDICT
 
     def take_up(self, fit: Fit) -> None:
@@ -64,6 +69,7 @@ class Watch(Every):
         self.observer = self._begin()
         self._since, self._next = standing.since, standing.next_verdict
         self.artefacts, self._last_bias = standing.artefacts, standing.last_bias
+        self._claim = standing.claim
 
     def standing(self, snapshot: Snapshot, changes: Sequence[str]) -> Standing:
         """Where the fit stands, to be taken up later."""
@@ -72,6 +78,7 @@ class Watch(Every):
             since=self._since,
             next_verdict=self._next,
             last_bias=self._last_bias,
+            claim=self._claim,
             tolerance=self.tolerance,
             artefacts=self.artefacts,
             changes=tuple(changes),
@@ -104,10 +111,32 @@ class Watch(Every):
             self.artefacts = self._follow_the_step(estimate)
             self._bias = estimate.bias
             return self.why
-        if not estimate.open_points:
+        doubt = self.doubt(estimate)
+        time_left = view.step + FIRST_VERDICT <= view.num_steps
+        if doubt and estimate.settled and self.may_halve and time_left:
+            self.step_too_long, self.why = True, doubt
+            self._bias, self._claim = estimate.bias, estimate.theta
+            return self.why
+        if not estimate.open_points and not doubt:
             self.converged = True
             return "theta and x are known well enough"
         return None
+
+    def doubt(self, estimate: Estimate) -> str:
+        """Why half the step must be tried: nothing where it has led to the same theta.
+
+        Extrapolation believes that the bias is a power of the step. Where the likelihood is stiff
+        in other directions than the prior, halving a long step hardly changes a large bias.
+        """
+        if self._claim is None:
+            apart = np.maximum(np.abs(estimate.bias) - 2 * estimate.mcse, 0)
+            limits, words = CONFIRMED * estimate.tolerance, "to confirm the bias {1:.2g} of {0}"
+        else:
+            apart = np.abs(estimate.theta - self._claim)
+            limits, words = estimate.tolerance + 3 * estimate.mcse, "it has changed {0} by {1:.2g}"
+        worst = int(np.argmax(apart / limits))
+        is_small = apart[worst] <= limits[worst]
+        return "" if is_small else words.format(self.names[worst], apart[worst])
 
     def look(self, step: int, particles: PyTree) -> None:
         """Keep what is wanted of these particles, if it is not kept already."""
