@@ -1,6 +1,8 @@
 """The experiments with networks: measures, the published errors, peers, pages."""
 
+import dataclasses
 import functools
+import json
 
 import equinox as eqx
 import jax
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 import pipla
 import pipla.networks
 from pipla.cli.app import app
-from pipla.experiments import load, run
+from pipla.experiments import find, load, run
 from pipla.experiments.networks import (
     cifar,
     measures,
@@ -407,6 +409,22 @@ def test_the_convolutional_network_is_the_papers():
     # The linear layers are sampled; convolutions and biases are in theta.
     assert [layer.name for layer in network.layers] == ["linear/0", "linear/1", "linear/2"]
     assert network.theta["network"].convolutions[0].weight.shape == (6, 3, 5, 5)
+
+
+def test_the_settings_of_a_run_are_found_again(tmp_path, monkeypatch):
+    """Or it could not be resumed."""
+    monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
+    arrays = {}
+    for part in ("train", "test"):
+        arrays[f"x_{part}"] = RNG.integers(0, 256, (40, 32, 32, 3)).astype(np.uint8)
+        arrays[f"y_{part}"] = np.array([0, 1, 8, 9] * 10)
+    np.savez(tmp_path / "cifar10_vehicles.npz", **arrays)
+    for name in ("bnn-cifar10", "bnn-pruning"):
+        preset = find(name).presets["tiny"]
+        _, noted = find(name).prepare(preset, 0)
+        settings = {**dataclasses.asdict(preset), **noted}
+        assert json.loads(json.dumps(settings)) == settings
+        assert " images" in settings["data"]
 
 
 def test_missing_vehicles_are_one_line(tmp_path, monkeypatch):
