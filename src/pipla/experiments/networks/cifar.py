@@ -213,6 +213,10 @@ def _vehicles(preset: NetworkPreset) -> VehiclePreset:
 class VehicleExperiment(NetworkExperiment):
     """One step is timed first: what the whole will take, and its memory."""
 
+    def prepare(self, preset: NetworkPreset, seed: int) -> tuple[NetworkJob, dict[str, Any]]:
+        job, noted = super().prepare(preset, seed)
+        return job, noted | {"widths": list(_vehicles(preset).widths)}  # as JSON has it
+
     def reference(self, job: NetworkJob, progress: bool | None) -> dict[str, Any]:
         began = time.perf_counter()
         images = self.data(job.preset, job.seed)
