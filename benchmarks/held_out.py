@@ -4,7 +4,9 @@ Run with `python benchmarks/held_out.py [problem ...]`. Each is answered twice: 
 Carlo in NumPy with Newton steps on Louis' identity (`benchmarks/zoo/hamiltonian.py`), and by
 `pipla.fit` from two starts, with nothing chosen. Printed are the error of theta in its standard
 errors, the worst errors of posterior means (in sds) and sds (relative), and the verdict of the fit.
-These problems are not for choosing constants: add others for that.
+They were new when written. Since then `MISMATCH` was chosen with wine, iris and grouped-labels in
+view, and the rule that confirms a bias after correlated-net had failed: these four are no longer
+held out. Add new ones before claiming anything of problems nobody tuned on.
 """
 
 from __future__ import annotations
