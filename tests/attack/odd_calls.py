@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(ROOT / "src" / "pipla") + os.sep
-SCIKIT_LEARN = os.path.join("sklearn", "utils", "validation.py")
+SCIKIT_LEARN = os.path.join("sklearn", "utils", "")
 #: A call that takes longer than this hangs.
 SECONDS = 60
 
@@ -205,17 +205,17 @@ def _raise_lines(path: str) -> frozenset[int]:
 def _is_ours(error: BaseException) -> bool:
     """Whether pipla raised the error, by a `raise` of its own, with a sentence.
 
-    Estimators leave the checks of X, y and weights to scikit-learn: what its `validate_data` raises
-    (also NumPy's words in it) is what its users know.
+    Estimators leave the checks of X, y, weights and seeds to scikit-learn: what it raises (also
+    NumPy's words in it) is what its users know.
     """
     trace = error.__traceback__
     if trace is None:
         return False
-    while trace.tb_next is not None:
-        if SCIKIT_LEARN in trace.tb_frame.f_code.co_filename:
-            return True
+    while trace.tb_next is not None and SCIKIT_LEARN not in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next
     path = trace.tb_frame.f_code.co_filename
+    if SCIKIT_LEARN in path:
+        return True
     kinds = (ValueError, TypeError, OSError, ImportError)
     ours = isinstance(error, kinds) or type(error).__module__.startswith("pipla")
     raised = path.startswith(PACKAGE) and trace.tb_lineno in _raise_lines(path)
