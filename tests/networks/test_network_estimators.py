@@ -4,9 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
+import sklearn.base
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pipla.networks.estimators import SparseBayesianMLPClassifier, SparseBayesianMLPRegressor
+from pipla.testing.algorithms import compilations
 
 #: A few steps of two small networks: what scikit-learn checks hardly depends on the answer.
 QUICK = {"hidden_layer_sizes": (3,), "num_particles": 2, "num_steps": 30}
@@ -49,6 +51,14 @@ def test_predictions_are_in_the_units_of_the_data(regressor):
     assert 0 < regressor.noise_ < 0.5 * y.std()
     assert set(regressor.scales_) == {"layers/0", "layers/1"}
     assert regressor.n_features_in_ == 3
+
+
+def test_a_second_network_of_the_same_shapes_compiles_nothing(regressor):
+    """As in a cross-validation."""
+    features, y = data()
+    with compilations() as compiled:
+        sklearn.base.clone(regressor).fit(features[::-1], y)
+    assert not compiled
 
 
 def test_outlying_features_are_clipped(regressor):

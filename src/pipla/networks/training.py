@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -109,6 +110,21 @@ def train(
 
 def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None) -> Algorithm:
     """The algorithm that `train` runs on `network.noncentred.model`."""
+    centre = {layer.name: jnp.asarray(layer.first_scale()) for layer in network.layers}
+    known = (network.model.nonsmooth, _optimizer(num_steps), centre)
+    if batch_size is None:
+        return Kinetic(*known)
+    # The gradient of a batch of b of n rows has a variance of about (n/b) L beyond that of all
+    # data. A kick adds its square, e² L n/b, to the variance 1 - c² of the noise.
+    rows = network.likelihood.num_rows() or batch_size
+    most = BATCH_NOISE * len(network.layers) * batch_size / rows
+    scheme = Kinetic(*known, fraction=number(min(1.0, most)), friction=number(1.0))
+    return Minibatch(scheme, batch_size)
+
+
+@functools.cache  # a second network of the same shapes must not be another program
+def _optimizer(num_steps: int) -> Any:
+    """Adam with falling steps: one pace for the scales and the noise, one for the network."""
     from optax import chain, multi_transform, scale_by_adam, scale_by_learning_rate
 
     def falling(first: float, share: float) -> Any:
@@ -123,16 +139,7 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
         "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(*SCALE_RATE)),
         "network": chain(scale_by_adam(), falling(*NETWORK_RATE)),
     }
-    centre = {layer.name: jnp.asarray(layer.first_scale()) for layer in network.layers}
-    known = (network.model.nonsmooth, multi_transform(optimizers, kind), centre)
-    if batch_size is None:
-        return Kinetic(*known)
-    # The gradient of a batch of b of n rows has a variance of about (n/b) L beyond that of all
-    # data. A kick adds its square, e² L n/b, to the variance 1 - c² of the noise.
-    rows = network.likelihood.num_rows() or batch_size
-    most = BATCH_NOISE * len(network.layers) * batch_size / rows
-    scheme = Kinetic(*known, fraction=number(min(1.0, most)), friction=number(1.0))
-    return Minibatch(scheme, batch_size)
+    return multi_transform(optimizers, kind)
 
 
 def _draws_every(num_steps: int, particles: PyTree) -> int:
