@@ -480,12 +480,12 @@ def test_smoothing_moves_the_maximiser_by_order_one_or_two():
 
 def test_smoothing_moves_the_maximiser_by_less_than_its_term():
     rng, ratios = np.random.default_rng(0), []
-    for _ in range(12):
+    for _ in range(6):
         coupling, ridge, weight = rng.uniform(0.1, 3, size=3)
         problem = QuadraticL1(tuple(3 * rng.normal(size=3)), coupling, ridge, weight)
-        constants = problem.constants(0.0, np.zeros(3), 0.0)
-        for lam in (0.01, 0.3, 3.0):
-            moved = abs(problem.maximiser(lam) - problem.maximiser(0.0))
+        constants, exact = problem.constants(0.0, np.zeros(3), 0.0), problem.maximiser(0.0)
+        for lam in (0.01, 1.0):
+            moved = abs(problem.maximiser(lam) - exact)
             step = 0.1 / (constants.stiffness(lam) + constants.mu)
             ratios.append(moved / bound("MYPGD", constants, Numbers(step, lam, 1, 1))["smoothing"])
     assert 0.05 < max(ratios) <= 1
