@@ -338,7 +338,7 @@ CIFAR = VehicleExperiment(
     work=lambda preset: preset.train_particles * (preset.train_steps or 0) / (50 * 20000),
     entries=rows(),
     presets={
-        "quick": VehiclePreset(1, train_particles=2, train_steps=1500, images=1250, batch=500),
+        "quick": VehiclePreset(1, train_particles=2, train_steps=1200, images=1000, batch=200),
         "paper": VehiclePreset(
             1, train_particles=50, train_steps=20000, images=5000, batch=100, epochs=100
         ),
