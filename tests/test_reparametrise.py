@@ -21,6 +21,10 @@ TERMS = {
     "LaplaceLocation": (prox.LaplaceLocation(2.0), "real", (D,), prox.L1),
     "GaussianLocation": (prox.GaussianLocation(0.7), "real", (D,), prox.SquaredL2),
     "LaplaceScale": (prox.LaplaceScale(), "real", (D,), prox.L1),
+    "GaussianScale": (prox.GaussianScale(), "real", (D,), prox.SquaredL2),
+    "Strength of squares": (
+        prox.Strength(prox.SquaredL2(2.0), rate=0.7, degrees=2), "real", (D,), prox.SquaredL2,
+    ),
     "UniformBox": (prox.UniformBox(), "positive", (D,), prox.Box),
     "UniformLogBox": (prox.UniformLogBox(), "real", (D,), prox.Box),
     "TVStrength": (TV, "real", (3, 2), prox.TotalVariation),
@@ -206,9 +210,9 @@ def test_an_unknown_term_is_named(term):
         pipla.noncentred(pipla.Model(smooth, term))
 
 
-@pytest.mark.parametrize("regulariser", [prox.SquaredL2(), prox.ElasticNet(), prox.Box(-1.0, 1.0)])
+@pytest.mark.parametrize("regulariser", [prox.ElasticNet(), prox.Box(-1.0, 1.0)])
 def test_the_strength_of_a_penalty_that_is_not_homogeneous_is_refused(regulariser):
-    # x = e^{-r theta} z takes theta out of e^{r theta} R(x) only if R(c x) = |c| R(x).
+    # x = e^{-r theta} z takes theta out of e^{r theta} R(x) only if R(c x) = |c|^k R(x).
     model = pipla.Model(smooth, prox.Strength(regulariser))
     with pytest.raises(TypeError, match=f"{type(regulariser).__name__}.*homogeneous"):
         pipla.noncentred(model)

@@ -1,17 +1,87 @@
 """The estimators: scikit-learn's own checks, and what they promise."""
 
+import pickle
+
+import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pipla.networks.estimators import SparseBayesianMLPClassifier, SparseBayesianMLPRegressor
 
-#: Two steps of two small networks: what scikit-learn checks does not depend on the answer.
+#: A few steps of two small networks: what scikit-learn checks hardly depends on the answer.
 QUICK = {"hidden_layer_sizes": (3,), "num_particles": 2, "num_steps": 30}
 
 
+def checks():
+    """All checks of the classifier; of the regressor, which shares its code, those of its kind."""
+    for estimator in (SparseBayesianMLPClassifier(**QUICK), SparseBayesianMLPRegressor(**QUICK)):
+        for made, check in estimator_checks_generator(estimator):
+            name = getattr(check, "func", check).__name__
+            own = isinstance(made, SparseBayesianMLPClassifier) or "regress" in name
+            if own:
+                yield pytest.param(made, check, id=f"{type(made).__name__}-{name}")
+
+
 @pytest.mark.slow
-@parametrize_with_checks(
-    [SparseBayesianMLPClassifier(**QUICK), SparseBayesianMLPRegressor(**QUICK)]
-)
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learn(estimator, check):
     check(estimator)
+
+
+def data():
+    rng = np.random.default_rng(0)
+    features = 100 + 3 * rng.standard_normal((60, 3))
+    return features, features[:, 0] - features[:, 1]
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return SparseBayesianMLPRegressor((3,), num_particles=2, num_steps=400).fit(*data())
+
+
+def test_predictions_are_in_the_units_of_the_data(regressor):
+    features, y = data()
+    assert regressor.score(features, y) > 0.9
+    low, high = regressor.predict_interval(features, 0.9)
+    assert low.shape == (60,)
+    assert np.all(low < high)
+    assert np.all((low < regressor.predict(features)) & (regressor.predict(features) < high))
+    assert 0 < regressor.noise_ < 0.5 * y.std()
+    assert set(regressor.scales_) == {"layers/0", "layers/1"}
+    assert regressor.n_features_in_ == 3
+
+
+def test_outlying_features_are_clipped(regressor):
+    features, _ = data()
+    far = features.copy()
+    far[0, 0] = 1e9
+    near = features.copy()
+    near[0, 0] = features[:, 0].mean() + 5 * features[:, 0].std()
+    np.testing.assert_allclose(regressor.predict(far), regressor.predict(near))
+
+
+def test_pruned_estimators_take_standardised_features(regressor):
+    features, _ = data()
+    found = regressor.prune(0.0)
+    standard = regressor.standardise(features)
+    np.testing.assert_allclose(found.predict(standard), regressor.network_.predict(standard))
+    assert regressor.prune(units=0.5).occupancy < 1
+
+
+def test_pickled_estimators_predict_the_same(regressor):
+    features, _ = data()
+    again = pickle.loads(pickle.dumps(regressor))
+    np.testing.assert_array_equal(again.predict(features), regressor.predict(features))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"hidden_layer_sizes": (0,)}, ValueError, "hidden_layer_sizes must be at least 1"),
+        ({"activation": "step"}, ValueError, "activation must be one of"),
+        ({"prior": "spike"}, ValueError, "prior must be one of"),
+    ],
+)
+def test_what_is_refused(options, error, says):
+    with pytest.raises(error, match=says):
+        SparseBayesianMLPClassifier(**options).fit(np.eye(4), [0, 1, 0, 1])

@@ -4,6 +4,8 @@
 |---|---|
 | `model` | makes a `NetworkModel` of a network and data |
 | `train` | samples the weights, learns the scales and the rest: a `TrainedNetwork` |
+| `TrainedNetwork.prune` | a `PrunedNetwork`, smaller |
+| `estimators` | multilayer perceptrons in scikit-learn's style (`pipla[sklearn]`) |
 """
 
 from pipla.networks.modelling import NetworkModel, model

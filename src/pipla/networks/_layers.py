@@ -40,8 +40,7 @@ class Layer:
         return math.prod(self.shape[1:])
 
     def term(self) -> Term:
-        r"""The prior. For all of them an element of the weights has variance $2 e^{4\alpha}$ or,
-        if normal, $e^{4\alpha}$.
+        r"""The prior; a weight has variance $2 e^{4\alpha}$, or $e^{4\alpha}$ if normal.
 
         A group of $k$ weights has the density $\propto e^{-c |x| e^{-2\alpha}}$, under which an
         element has variance $(k + 1) e^{4\alpha}/c^2$: $c^2 = (k + 1)/2$ makes it that of the

@@ -46,19 +46,21 @@ class Perceptron(eqx.Module):
     def __init__(self, sizes: Sequence[int], activation: str, key: Key[Array, ""]) -> None:
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(
-            eqx.nn.Linear(inputs, outputs, key=one)
+            _without_bias(eqx.nn.Linear(inputs, outputs, key=one))
             for inputs, outputs, one in zip(sizes[:-1], sizes[1:], keys, strict=True)
         )
-        # Biases start at 0: eqx.nn.Linear draws them, and nothing should depend on that.
-        for index, layer in enumerate(self.layers):
-            blank = eqx.tree_at(lambda one: one.bias, layer, jnp.zeros_like(layer.bias))
-            self.layers = (*self.layers[:index], blank, *self.layers[index + 1 :])
         self.activation = activation
 
     def __call__(self, features: Array) -> Array:
         for layer in self.layers[:-1]:
             features = ACTIVATIONS[self.activation](layer(features))
         return self.layers[-1](features)
+
+
+def _without_bias(layer: eqx.nn.Linear) -> eqx.nn.Linear:
+    """The layer with biases that start at 0."""
+    zeros = jnp.zeros(layer.weight.shape[0], layer.weight.dtype)
+    return eqx.tree_at(lambda one: one.bias, layer, zeros)
 
 
 class _SparseBayesianMLP(BaseEstimator):
@@ -101,7 +103,7 @@ class _SparseBayesianMLP(BaseEstimator):
         self.n_iter_ = self.network_.result.num_steps
 
     def prune(self, fraction: float | None = None, **options: Any) -> PrunedNetwork:
-        """A smaller network; see `TrainedNetwork.prune`. It takes features as `transform` makes."""
+        """A smaller network; see `TrainedNetwork.prune`. It takes what `standardise` returns."""
         check_is_fitted(self)
         layers = self.network_.layers
         chain = tuple(layer.name for layer in layers) if len(layers) > 1 else None
@@ -187,16 +189,14 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, averaged over the posterior: (rows, classes)."""
-        found = self.network_predictions(X).astype(np.float64)
-        return found / found.sum(axis=1, keepdims=True)
-
-    def network_predictions(self, X: Any) -> np.ndarray:
-        """What the trained network predicts for features as given."""
-        return self.network_.predict_proba(self.standardise(X))
+        features = self.standardise(X)
+        found = self.network_.predict_proba(features).astype(np.float64)
+        return found / found.sum(axis=1, keepdims=True)  # to the last digit
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)  # before `classes_`, for the error of an unfitted one
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
 
 class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):

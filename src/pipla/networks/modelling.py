@@ -24,7 +24,7 @@ from pipla import _checks, _trees
 from pipla._trees import Address, bounded_jit
 from pipla.models.model import Model
 from pipla.models.noncentred import NonCentred, noncentred
-from pipla.networks._families import Family, Loss, Numbers, family_of
+from pipla.networks._families import Family, Loss, Numbers, family_of, noise_of
 from pipla.networks._layers import Layer, Prior, layers_of, network_dtype
 from pipla.networks._likelihood import NetworkLikelihood
 from pipla.prox.combine import separable_sum
@@ -42,8 +42,8 @@ class NetworkModel:
         model: the `pipla.Model`, centred: x is a dict with the weights of each latent layer. Its
             observations can be taken apart, so that `pipla.Minibatch` works.
         theta: where theta starts: `"scales"`, a dict with the $\\alpha$ of each layer;
-            `"network"`, the module without its latent weights; `"noise"`, the log of the noise, for
-            regression.
+            `"network"`, the module without its latent weights; `"noise"`, the log of the standard
+            deviation of the noise of a regression.
         layers: the latent layers.
         family: what the network predicts.
     """
@@ -240,7 +240,7 @@ def _averaged(fixed: Any, arrays: Any, theta: PyTree, particles: PyTree) -> tupl
 
         def row(features: PyTree, label: Array) -> tuple[Array, Array]:
             scores = module(features)
-            loss = block.family.loss(scores, label, theta.get("noise"))
+            loss = block.family.loss(scores, label, noise_of(theta))
             return block.family.mean(scores), -loss
 
         return jax.vmap(row)(block.features, block.labels)
@@ -299,7 +299,7 @@ def _like(features: PyTree, known: PyTree) -> PyTree:
     """New features, of the kind that the model was made with."""
     floats = [leaf.dtype for leaf in jax.tree.leaves(known) if _checks.is_float(leaf)]
     found = _checked_features(features, floats[0] if floats else np.float32)
-    if jax.tree.structure(found) != jax.tree.structure(known):
+    if _checks.structure(found) != _checks.structure(known):
         raise ValueError(
             f"features must have the structure {_checks.structure(known)} of those that the model "
             f"was made with, got {_checks.structure(found)}."

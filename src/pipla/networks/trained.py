@@ -81,6 +81,10 @@ class TrainedNetwork:
             result=result,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but the algorithm, whose optimiser is made of local functions."""
+        return self.__dict__ | {"result": dataclasses.replace(self.result, algorithm=None)}
+
     @property
     def status(self) -> Status:
         """How the run ended; unreliable where a scale or the noise has not settled.

@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
 from pipla.algorithms import Algorithm, Minibatch
+from pipla.algorithms.base import number
 from pipla.engine.diagnostics import ConvergenceWarning, warn_of
 from pipla.engine.hooks import Callback
 from pipla.engine.run import run
@@ -44,10 +45,12 @@ def train(
 ) -> TrainedNetwork:
     """Sample the latent weights and learn everything else, with nothing to choose.
 
-    The model is run in its non-centred form by `pipla.PIPGLA` (reflected, antithetic), with a step
-    of its own for every layer that follows the curvature. The scales, and the noise of a
-    regression, move by Adam with falling steps and, in turn, towards the closed form of the centred
-    model; everything else in the network by Adam. Averages are over the second half of the steps.
+    The weights, in non-centred form, are sampled by underdamped Langevin steps in antithetic pairs,
+    with a step of its own for every layer that follows the curvature. The scales move by Adam with
+    falling steps and, in turn, towards the closed form of the centred model; the noise of a
+    regression and everything else in the network by Adam. Averages are over the second half of the
+    steps. The scales have a weak prior, normal with standard deviation 1 in $\\alpha$ around that
+    of the fan-in, for what the data leave open.
 
     Arguments:
         network: made by `pipla.networks.model`. It starts at `network.theta`.
@@ -128,7 +131,8 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
     # data. A kick adds its square, e² L n/b, to the variance 1 - c² of the noise.
     rows = network.likelihood.num_rows() or batch_size
     most = BATCH_NOISE * len(network.layers) * batch_size / rows
-    return Minibatch(Kinetic(*known, fraction=min(1.0, most), friction=1.0), batch_size)
+    scheme = Kinetic(*known, fraction=number(min(1.0, most)), friction=number(1.0))
+    return Minibatch(scheme, batch_size)
 
 
 def _draws_every(num_steps: int, particles: PyTree) -> int:

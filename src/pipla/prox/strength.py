@@ -284,7 +284,7 @@ class GaussianScale(Strength):
 
     >>> theta, x = GaussianScale().prox(0.0, jnp.array([2.0, -0.5]), 0.01, 0.1)
     >>> print(f"{theta:.4f}, {x[0]:.4f}, {x[1]:.4f}")
-    0.0280, 1.8355, -0.4589
+    0.0247, 1.8339, -0.4585
     """
 
     def __init__(self) -> None:
