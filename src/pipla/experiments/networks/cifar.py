@@ -44,8 +44,9 @@ PAPER = (
 )
 #: The paper's linear layers.
 WIDTHS = (512, 256, 128)
-#: Adam: its step, the share of the images it is judged by, and rounds without progress to stop.
-STEP, HELD_OUT, PATIENCE = 1e-3, 0.1, 6
+#: Adam: its step, images per step, the share of the images it is judged by, and passes without
+#: progress after which it stops.
+STEP, BATCH, HELD_OUT, PATIENCE = 1e-3, 50, 0.15, 15
 
 
 class Convolutional(eqx.Module):
@@ -145,7 +146,7 @@ def adam(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
     order = rng.permutation(len(images.train.labels))
     held = max(1, round(HELD_OUT * len(order)))
     watch, learn = order[:held], order[held:]
-    batch = min(preset.batch, len(learn))
+    batch = min(BATCH, len(learn))
     moments = optax.adam(STEP).init(eqx.filter(module, eqx.is_array))
     best, kept, waited, epochs = np.inf, module, 0, 0
     for _ in range(preset.epochs):
