@@ -30,8 +30,8 @@ SHARES = (0.5, 0.8, 0.9, 0.95)
 CURVE = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 #: Curves by share of the hidden units that are removed.
 UNITS = tuple(np.linspace(0, 1, 21)[:-1])
-#: Particles that are pruned: more change nothing and take longer.
-PARTICLES = 50
+#: The most draws that are pruned, evenly spaced: each line of the table evaluates all of them.
+PARTICLES = 100
 #: An increase of the error, in percentage points, that is called free.
 FREE = 0.5
 
