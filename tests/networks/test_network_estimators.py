@@ -10,8 +10,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from pipla.networks.estimators import SparseBayesianMLPClassifier, SparseBayesianMLPRegressor
 from pipla.testing.algorithms import compilations
 
-#: A few steps of two small networks: what scikit-learn checks hardly depends on the answer.
-QUICK = {"hidden_layer_sizes": (3,), "num_particles": 2, "num_steps": 30}
+#: A few steps of two networks of one layer, which compile fast: what scikit-learn checks hardly
+#: depends on the answer.
+QUICK = {"hidden_layer_sizes": (), "num_particles": 2, "num_steps": 30}
 
 
 def checks():
