@@ -25,8 +25,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
     No number is to be chosen: neither a penalty nor a grid to cross-validate over. With
     `prior="learned"` each coefficient (of features scaled to variance 1) is
     $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ a priori, on a geometric grid of variances; the
-    weights and the noise are learned, so that the prior is sparse where the data are and dense where
-    they are: they start at the maximum of the marginal likelihood and are drawn around it together
+    weights and the noise are learned, so that the prior is sparse where the data are and dense
+    where they are: they start at the maximum of the marginal likelihood and are drawn around it
     with the coefficients, which are sampled one after the other from their exact conditionals.
 
     Arguments:
