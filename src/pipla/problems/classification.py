@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -30,6 +30,10 @@ class Images(NamedTuple):
 
     features: Float[np.ndarray, "images ..."]
     labels: Int[np.ndarray, " images"]
+
+    def some(self, rows: np.ndarray | slice, dtype: Any = None) -> Images:
+        """These images; with features of this dtype, if one is given."""
+        return Images(self.features[rows].astype(dtype or self.features.dtype), self.labels[rows])
 
 
 class Classification(NamedTuple):
@@ -177,8 +181,8 @@ def _split(
     return Classification(
         raw.name,
         names,
-        Images(everything.features[train], everything.labels[train]),
-        Images(everything.features[test], everything.labels[test]),
+        everything.some(train),
+        everything.some(test),
         large,
     )
 

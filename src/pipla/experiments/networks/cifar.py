@@ -152,7 +152,9 @@ def adam(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
     for _ in range(preset.epochs):
         chosen = rng.permutation(learn)[: len(learn) // batch * batch].reshape(-1, batch)
         for rows in chosen:
-            module, moments = _descend(module, moments, _part(images.train, rows))
+            module, moments = _descend(
+                module, moments, images.train.some(rows, jnp.result_type(float))
+            )
         epochs += 1
         loss = -_density(module, images.train, watch)
         best, kept, waited = (loss, module, 0) if loss < best else (best, kept, waited + 1)
@@ -195,12 +197,6 @@ def _probabilities(module: Convolutional, features: np.ndarray, block: int = 500
         for at in range(0, len(features), block)
     ]
     return np.concatenate(parts)
-
-
-def _part(images: Images, rows: np.ndarray) -> Any:
-    dtype = jnp.result_type(float)
-    features, labels = jnp.asarray(images.features[rows], dtype), jnp.asarray(images.labels[rows])
-    return Images(features, labels)  # type: ignore[arg-type]
 
 
 def _vehicles(preset: NetworkPreset) -> VehiclePreset:

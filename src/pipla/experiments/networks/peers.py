@@ -60,7 +60,8 @@ def adam(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
     x = _initial(images, preset, seed)
     state = _Adam(x, optax.adam(STEP).init(x))
     best, best_x, waited, steps = -np.inf, x, 0, 0
-    learn, watch = _part(train, order[held:]), _part(train, order[:held])
+    dtype = jnp.result_type(float)
+    learn, watch = train.some(order[held:], dtype), train.some(order[:held], dtype)
     for _ in range(ROUNDS):
         state = _descend(state, learn, _ZERO)
         steps += ROUND
@@ -95,7 +96,7 @@ def _laplace(linearised: bool, images: Classification, preset: NetworkPreset, se
     if len(images.classes) != 2:
         raise ValueError("the Laplace approximation is written for two classes.")
     began = time.perf_counter()
-    train = _part(images.train, np.arange(len(images.train.labels)))
+    train = images.train.some(slice(None), jnp.result_type(float))
     x = _initial(images, preset, seed)
     tau = {"w": 1.0, "v": 1.0}
     state = _Adam(x, optax.adam(LAPLACE_STEP).init(x))
@@ -238,14 +239,6 @@ def _initial(images: Classification, preset: NetworkPreset, seed: int) -> dict[s
     shape = (images.train.features.shape[1], preset.num_units, len(images.classes))
     _, particles = two_layers.start("paper", 0.0, 1, shape, seed)
     return {name: leaf[0] for name, leaf in particles.items()}
-
-
-def _part(images: Images, chosen: np.ndarray) -> Any:
-    dtype = jnp.result_type(float)
-    return Images(
-        jnp.asarray(images.features[chosen], dtype),  # type: ignore[arg-type]
-        jnp.asarray(images.labels[chosen]),  # type: ignore[arg-type]
-    )
 
 
 def _slope(score: np.ndarray) -> np.ndarray:
