@@ -66,13 +66,24 @@ def _without_bias(layer: eqx.nn.Linear) -> eqx.nn.Linear:
 class _SparseBayesianMLP(BaseEstimator):
     """What the two estimators share."""
 
-    hidden_layer_sizes: Sequence[int] | int
-    activation: str
-    prior: Prior
-    num_particles: int
-    num_steps: int | None
-    batch_size: int | None
-    random_state: Any
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] | int = (40,),
+        *,
+        activation: str = "tanh",
+        prior: Prior = "laplace",
+        num_particles: int = 10,
+        num_steps: int | None = None,
+        batch_size: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.prior = prior
+        self.num_particles = num_particles
+        self.num_steps = num_steps
+        self.batch_size = batch_size
+        self.random_state = random_state
 
     def _train(self, X: np.ndarray, labels: np.ndarray, outputs: int, family: FamilyName) -> None:
         """Standardise, make the network, train it, and set the attributes."""
@@ -151,25 +162,6 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         True
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[int] | int = (40,),
-        *,
-        activation: str = "tanh",
-        prior: Prior = "laplace",
-        num_particles: int = 10,
-        num_steps: int | None = None,
-        batch_size: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.num_particles = num_particles
-        self.num_steps = num_steps
-        self.batch_size = batch_size
-        self.random_state = random_state
-
     def fit(self, X: Any, y: Any) -> SparseBayesianMLPClassifier:
         """Sample the weights and learn their scales.
 
@@ -213,25 +205,6 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
         scales_, scales_stderr_, network_, warnings_, mean_, scale_, n_iter_: as for
             `SparseBayesianMLPClassifier`.
     """
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[int] | int = (40,),
-        *,
-        activation: str = "tanh",
-        prior: Prior = "laplace",
-        num_particles: int = 10,
-        num_steps: int | None = None,
-        batch_size: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.num_particles = num_particles
-        self.num_steps = num_steps
-        self.batch_size = batch_size
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> SparseBayesianMLPRegressor:
         """Sample the weights, learn their scales and the noise.
