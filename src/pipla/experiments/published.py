@@ -139,7 +139,7 @@ class DividedGradient(Model):
     sizes: PyTree
 
     def __init__(self, model: Model, sizes: PyTree) -> None:
-        super().__init__(model.smooth, model.nonsmooth, model.data)
+        super().__init__(model.smooth, model.nonsmooth, model.data, metric=model.metric)
         self.sizes = sizes
 
     def gradients(

@@ -81,7 +81,7 @@ def _terms(results: Results[Any]) -> Figure | None:
         if kind != "convergence":
             axis.set_xscale("log")
         axis.legend(fontsize="small", title="slope")
-    axes[0].set_ylabel("of theta")
+    axes[0].set_ylabel("error of theta")
     text = (
         "What each term bounds (solid), and the term (dashed). Left: standard deviation of theta. "
         "Middle: distance between two copies with the same noise, the slope in units of "
