@@ -182,9 +182,9 @@ def _outside(model: Model, theta: PyTree, particles: PyTree) -> str | None:
     if not count:
         return None
     return (
-        f"{count} of {_trees.num_particles(particles)} particles are outside the support of the "
-        "non-smooth term: an algorithm without a proximal step ignores constraints; use "
-        "pipla.PIPGLA or pipla.PGLA"
+        f"{count} of {_trees.num_particles(particles)} particles ended outside the support of the "
+        "non-smooth term: pipla.PIPGLA and pipla.PGLA keep them inside a fixed constraint, "
+        "pipla.fit and pipla.noncentred inside one that moves with theta"
     )
 
 
