@@ -125,6 +125,16 @@ class Condition(NamedTuple):
         return f"{self.name} = {float(self.value):.4g} is outside {ends} {reason}"
 
 
+def at_most(step_size: Number, high: float, source: str, stiffness: float) -> Condition:
+    r"""$\gamma \le$ `high`, a bound that follows from the stiffness $L$ of $g_1$."""
+    return Condition("step_size", step_size, 0.0, high, source, f"L = {stiffness:.4g}")
+
+
+def at_most_inverse(step_size: Number, stiffness: float, source: str) -> Condition:
+    r"""$\gamma \le 1/L$, a condition that several schemes share."""
+    return at_most(step_size, 1 / stiffness if stiffness > 0 else math.inf, source, stiffness)
+
+
 class Algorithm(eqx.Module, Generic[StateT]):
     """Hyperparameters as array leaves, choices as static fields; no loops, no I/O.
 

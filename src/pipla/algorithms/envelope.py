@@ -9,8 +9,15 @@ import jax
 from jaxtyping import Array
 
 from pipla import _checks
-from pipla.algorithms import theorems
-from pipla.algorithms.base import Condition, Geometry, given, number, register
+from pipla.algorithms.base import (
+    Condition,
+    Geometry,
+    Number,
+    at_most,
+    given,
+    number,
+    register,
+)
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
@@ -69,6 +76,27 @@ class EnvelopeEuler(Langevin):
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         curvature = geometry.curvature(self.moving_scale)
-        theorem = theorems.myipla if self.theta_noise else theorems.mypgd
+        theorem = myipla_conditions if self.theta_noise else mypgd_conditions
         smoothing = given("smoothing", self.smoothing)
         return theorem(self.gamma, smoothing, float(curvature.largest), float(curvature.smallest))
+
+
+def myipla_conditions(
+    step_size: Number, smoothing: Number, stiffness: float, convexity: float
+) -> list[Condition]:
+    r"""MYIPLA: $\gamma < \min(1/(L + 1/\lambda),\; 2/\mu)$ [th:myipla_main_text].
+
+    $2/\mu$ is never the smaller one, because $\mu \le L$.
+    """
+    high = 1 / (stiffness + 1 / float(smoothing))
+    source = "theorem MYIPLA: step_size < 1/(L + 1/smoothing)"
+    return [at_most(step_size, high, source, stiffness)]
+
+
+def mypgd_conditions(
+    step_size: Number, smoothing: Number, stiffness: float, convexity: float
+) -> list[Condition]:
+    r"""MYPGD: $\gamma \le 1/(L + 1/\lambda + \mu)$ [th:mypgd]."""
+    high = 1 / (stiffness + 1 / float(smoothing) + max(convexity, 0.0))
+    source = "theorem MYPGD: step_size <= 1/(L + 1/smoothing + mu)"
+    return [at_most(step_size, high, source, stiffness)]

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 from pipla import _trees
-from pipla.algorithms import theorems
-from pipla.algorithms.base import Condition, Geometry, register
+from pipla.algorithms.base import Condition, Geometry, at_most_inverse, register
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
@@ -52,4 +51,4 @@ class Euler(Langevin):
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         largest = float(geometry.curvature(self.moving_scale).largest)
-        return [theorems.below_inverse(self.gamma, largest, "IPLA: step_size <= 1/L")]
+        return [at_most_inverse(self.gamma, largest, "IPLA: step_size <= 1/L")]

@@ -10,8 +10,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
-from pipla.algorithms import theorems
-from pipla.algorithms.base import Condition, Geometry, number, register
+from pipla.algorithms.base import (
+    Condition,
+    Geometry,
+    Number,
+    at_most_inverse,
+    number,
+    register,
+)
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
@@ -77,7 +83,26 @@ class ForwardBackward(Langevin):
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         curvature = geometry.curvature(self.moving_scale)
         largest, smallest = float(curvature.largest), float(curvature.smallest)
-        return theorems.pipgla(self.gamma, self.smoothing, largest, smallest)
+        return pipgla_conditions(self.gamma, self.smoothing, largest, smallest)
+
+
+def pipgla_conditions(
+    step_size: Number, smoothing: Number | None, stiffness: float, convexity: float
+) -> list[Condition]:
+    r"""PIPGLA: $\gamma \le 1/L$ and $\gamma \le \lambda \le \gamma/(1 - \mu\gamma)$
+    [th:pipgla_main_text]; `smoothing=None` is $\lambda = \gamma$.
+    """
+    source = (
+        "theorem PIPGLA: step_size <= 1/L and "
+        "step_size <= smoothing <= step_size/(1 - mu step_size)"
+    )
+    found = [at_most_inverse(step_size, stiffness, source)]
+    if smoothing is not None:
+        gamma = float(step_size)
+        high = gamma / (1 - min(max(convexity * gamma, 0.0), 0.999))
+        constant = f"mu = {convexity:.4g}"
+        found.append(Condition("smoothing", smoothing, gamma, high, source, constant))
+    return found
 
 
 def mirror_images(theta: PyTree, particles: PyTree, points: PyTree, model: Model) -> PyTree:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipla import _trees
-from pipla.algorithms import theorems
-from pipla.algorithms.base import Condition, Geometry, register
+from pipla.algorithms.base import Condition, Geometry, Number, at_most_inverse, register
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.models.model import Model
 
@@ -45,4 +44,13 @@ class FullProx(Langevin):
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         largest = float(geometry.curvature(self.moving_scale).largest)
-        return theorems.pipula(self.gamma, largest)
+        return pipula_conditions(self.gamma, largest)
+
+
+def pipula_conditions(step_size: Number, stiffness: float) -> list[Condition]:
+    r"""PIPULA with $g_1$ linearised: $\gamma \le 1/L$.
+
+    The corollary [th:pipula_theorem] has $\gamma < 2/\mu$, for the exact prox of U; its hypotheses
+    contradict each other (E19). The linearised one steps along $g_1$.
+    """
+    return [at_most_inverse(step_size, stiffness, "PIPULA with g1 linearised: step_size <= 1/L")]

@@ -18,8 +18,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from pipla import _checks
-from pipla.algorithms import theorems
 from pipla.algorithms.base import Condition
+from pipla.algorithms.envelope import myipla_conditions, mypgd_conditions
+from pipla.algorithms.forward_backward import pipgla_conditions
+from pipla.algorithms.full_prox import pipula_conditions
 from pipla.tuning.theory.constants import Constants, Numbers
 
 #: The algorithms that the paper has a theorem about.
@@ -106,10 +108,10 @@ def conditions(algorithm: str, constants: Constants, numbers: Numbers) -> list[C
     check_arguments(algorithm, constants, numbers)
     mu, stiffness = constants.mu, constants.lipschitz
     if algorithm == "PIPULA":
-        return theorems.pipula(numbers.step_size, stiffness)
+        return pipula_conditions(numbers.step_size, stiffness)
     if algorithm == "PIPGLA":
-        return theorems.pipgla(numbers.step_size, numbers.smoothing, stiffness, mu)
-    theorem = theorems.myipla if algorithm == "MYIPLA" else theorems.mypgd
+        return pipgla_conditions(numbers.step_size, numbers.smoothing, stiffness, mu)
+    theorem = myipla_conditions if algorithm == "MYIPLA" else mypgd_conditions
     return theorem(numbers.step_size, numbers.given_smoothing(algorithm), stiffness, mu)
 
 
