@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from pipla import _trees
 from pipla.algorithms.forward_backward import projected
-from pipla.models.model import Model, hessian, x_block
+from pipla.models.model import Model, x_block
 from pipla.operators.eigenbasis import mean_decay
 from pipla.prox.combine import Sum
 
@@ -71,7 +71,7 @@ class Surrogate(eqx.Module):
         identity = jnp.eye(flat.size, dtype=flat.dtype)
 
         def matrix(x: PyTree) -> Array:
-            times = x_block(hessian(model, theta, x), theta, _trees.ones_per_leaf(one))
+            times = x_block(model, theta, x, _trees.ones_per_leaf(one))
             return jax.vmap(lambda row: ravel_pytree(times(unravel(row)))[0])(identity)
 
         each = jax.lax.map(matrix, few)
@@ -99,7 +99,7 @@ class Surrogate(eqx.Module):
     ) -> Surrogate:
         """The largest eigenvalue alone, for an x too large for a matrix."""
         one = _trees.first(few)
-        times = x_block(hessian(model, theta, one), theta, _trees.ones_per_leaf(one))
+        times = x_block(model, theta, one, _trees.ones_per_leaf(one))
         start = jax.tree.map(
             lambda leaf: jax.random.normal(jax.random.key(0), leaf.shape, leaf.dtype), one
         )

@@ -256,31 +256,24 @@ def hessian(model: Model, theta: PyTree, x: PyTree) -> Product:
     return jax.linearize(gradient, theta, x)[1]
 
 
-def x_block(product: Product, theta: PyTree, root: PyTree) -> Callable[[PyTree], PyTree]:
+def x_block(model: Model, theta: PyTree, x: PyTree, root: PyTree) -> Callable[[PyTree], PyTree]:
     r"""$M^{1/2} \nabla^2_{xx} g_1\, M^{1/2}$, where `root` is $M^{1/2}$ (one number per leaf)."""
-    zero = _trees.zeros_like(theta)
-
-    def times(direction: PyTree) -> PyTree:
-        return _trees.multiply(root, product(zero, _trees.multiply(root, direction))[1])
-
-    return times
+    product = jax.linearize(lambda x: jax.grad(model.smooth_value, argnums=1)(theta, x), x)[1]
+    return lambda direction: _trees.multiply(root, product(_trees.multiply(root, direction)))
 
 
 def theta_block(
-    product: Product, theta: PyTree, x: PyTree, numbers: Sequence[int]
+    model: Model, theta: PyTree, x: PyTree, numbers: Sequence[int]
 ) -> Callable[[list[Array]], list[Array]]:
     """The block of the leaves of theta with these numbers, as a list."""
-    zero = _trees.zeros_like(x)
     leaves, structure = jax.tree.flatten(theta)
 
-    def times(direction: list[Array]) -> list[Array]:
-        padded = list(map(jnp.zeros_like, leaves))
-        for number, leaf in zip(numbers, direction, strict=True):
-            padded[number] = leaf
-        image = jax.tree.leaves(product(jax.tree.unflatten(structure, padded), zero)[0])
-        return [image[number] for number in numbers]
+    def potential(part: list[Array]) -> Array:
+        given = dict(zip(numbers, part, strict=True))
+        mixed = [given.get(number, leaf) for number, leaf in enumerate(leaves)]
+        return model.smooth_value(jax.tree.unflatten(structure, mixed), x)
 
-    return times
+    return jax.linearize(jax.grad(potential), [leaves[number] for number in numbers])[1]
 
 
 def theta_parts(model: Model, theta: PyTree) -> list[tuple[int, ...]]:

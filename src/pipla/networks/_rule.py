@@ -46,7 +46,7 @@ from pipla import _trees
 from pipla.algorithms._normals import normals_like, particle_normals
 from pipla.algorithms.base import Algorithm, Info, number
 from pipla.algorithms.langevin import first_state, optimizer_step
-from pipla.models.model import Model, hessian
+from pipla.models.model import Model, x_block
 from pipla.models.noncentred import Reparametrised
 from pipla.prox.base import Term
 from pipla.prox.combine import On, Sum
@@ -222,24 +222,18 @@ class Kinetic(Algorithm[KineticState]):
         lengths = jax.tree.leaves(state.stiffness)
         which = (turn // len(leaves)) % _trees.num_particles(state.particles)
         x = jax.tree.map(lambda leaf: leaf[which], state.particles)
-        roots = jax.tree.map(jnp.sqrt, model.particle_scale(state.theta, state.particles))
-        roots = jax.tree.leaves(roots)
+        root = jax.tree.map(jnp.sqrt, model.particle_scale(state.theta, state.particles))
         # A direction that is 0 in all layers but one: one program for the blocks of all of them.
         chosen = [turn % len(leaves) == i for i in range(len(leaves))]
-        tangent = [
-            jnp.where(here, root * leaf, 0)
-            for here, root, leaf in zip(chosen, roots, leaves, strict=True)
-        ]
-        image = hessian(model, state.theta, x)(
-            _trees.zeros_like(state.theta), jax.tree.unflatten(structure, tangent)
-        )[1]
+        tangent = [jnp.where(here, leaf, 0) for here, leaf in zip(chosen, leaves, strict=True)]
+        image = x_block(model, state.theta, x, root)(jax.tree.unflatten(structure, tangent))
         turned, measured = [], []
-        for here, root, leaf, length, new in zip(
-            chosen, roots, leaves, lengths, jax.tree.leaves(image), strict=True
+        for here, leaf, length, new in zip(
+            chosen, leaves, lengths, jax.tree.leaves(image), strict=True
         ):
-            size = _trees.safe_norm(new) * root
+            size = _trees.safe_norm(new)
             good = here & (size > 0)
-            turned.append(jnp.where(good, new * root / jnp.where(good, size, 1.0), leaf))
+            turned.append(jnp.where(good, new / jnp.where(good, size, 1.0), leaf))
             measured.append(jnp.where(here, jnp.maximum(size, MEMORY * length), length))
         return dataclasses.replace(
             state,

@@ -119,7 +119,7 @@ def _one_particle(particles: PyTree) -> PyTree:
 def _stiffness(fixed: Model, arrays: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
     model = eqx.combine(fixed, arrays)
     ones = jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), x)
-    block = x_block(hessian(model, theta, x), theta, ones)
+    block = x_block(model, theta, x, ones)
     return jnp.abs(_trees.dominant_eigenvalue(block, _random_direction(x)))
 
 
@@ -170,13 +170,13 @@ def stiffness_ratios(fixed: Model, arrays: Model, theta: PyTree, particles: PyTr
     leaves, structure = jax.tree.flatten(theta)
 
     def for_x(x: PyTree) -> Array:
-        block = x_block(hessian(model, theta, x), theta, root)
+        block = x_block(model, theta, x, root)
         return jnp.abs(_trees.dominant_eigenvalue(block, _random_direction(x)))
 
     def for_theta(part: tuple[int, ...]) -> Array:
         def times(v: list[Array]) -> list[Array]:
             def at(x: PyTree) -> list[Array]:
-                return theta_block(hessian(model, theta, x), theta, x, part)(v)
+                return theta_block(model, theta, x, part)(v)
 
             # Theta's drift is the mean over the particles, and so is its curvature.
             return _trees.mean(jax.vmap(at)(particles))

@@ -26,7 +26,7 @@ from pipla.algorithms.wrappers.wrapper import (
     fraction,
     zero_like,
 )
-from pipla.models.model import Model, hessian, theta_block, theta_parts, x_block
+from pipla.models.model import Model, theta_block, theta_parts, x_block
 
 
 class AdaptiveState(WrapperState[InnerT]):
@@ -168,13 +168,14 @@ class Adaptive(Wrapper[AdaptiveState]):
         which = turn % _trees.num_particles(state.particles)
         x = jax.tree.map(lambda leaf: leaf[which], state.particles)
         root = jax.tree.map(jnp.sqrt, model.particle_scale(theta, state.particles))
-        product = hessian(model, theta, x)
-        x_direction, stiffness = _trees.power_step(x_block(product, theta, root), state.x_direction)
+        block = x_block(model, theta, x, root)
+        x_direction, stiffness = _trees.power_step(block, state.x_direction)
         directions, structure = jax.tree.flatten(state.theta_direction)
         lengths = list(directions)
         for part in theta_parts(model, theta):
-            block = theta_block(product, theta, x, part)
-            turned, length = _trees.power_step(block, [directions[i] for i in part])
+            turned, length = _trees.power_step(
+                theta_block(model, theta, x, part), [directions[i] for i in part]
+            )
             for i, direction in zip(part, turned, strict=True):
                 directions[i], lengths[i] = direction, length
         return dataclasses.replace(
