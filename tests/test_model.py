@@ -300,6 +300,11 @@ BAD = {
         r"algorithm.*Euler\(\)",
     ),
     "name instead of algorithm": (lambda: run(algorithm="PIPGLA"), TypeError, "algorithm"),
+    "a dict that JAX cannot sort": (
+        lambda: pipla.SAPG(smoothing={1: 1.0, "b": 2.0}),
+        TypeError,
+        "smoothing.*keys of a dict must be sortable",
+    ),
     # run
     **{
         f"num_steps {value}": (lambda v=value: run(num_steps=v), error, "num_steps")

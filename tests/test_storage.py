@@ -495,6 +495,11 @@ def test_an_unknown_kind_of_algorithm_is_asked_for_at_resume(folder):
         pipla.resume(folder, pipla.Model(nested), num_steps=1)
 
 
+def test_only_a_model_is_resumed(folder):
+    with pytest.raises(TypeError, match="model must be a pipla.Model, got str"):
+        pipla.resume(folder, "0.5", num_steps=1)
+
+
 # Whole or not there. #
 
 

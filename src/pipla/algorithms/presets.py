@@ -61,9 +61,9 @@ def _preset(
     is brought to that pace: then the theta scale is left to it, too.
     """
     known = {field.name for field in dataclasses.fields(scheme)}
-    _checks.leaves("step_size", step_size)
-    for option, value in options.items():
+    for option, value in {"step_size": step_size, **options, **fixed}.items():
         _checks.leaves(option, value)
+    for option, value in options.items():
         wanted = fixed.get(option, value)
         if value is not wanted and not (isinstance(value, type(wanted)) and value == wanted):
             raise TypeError(f"{option} is {wanted!r} in {name}, got {_checks.show(value)}.")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from pipla import _checks, _trees
-from pipla.models.model import Model, without_fixed_leaves
+from pipla.models.model import Model, require_model, without_fixed_leaves
 from pipla.tuning.curvature import stiffness
 
 
@@ -88,8 +88,7 @@ def map_estimate(
 
 def _checked_point(model: Model, theta: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
     """Theta and x as finite float arrays of one dtype, where this model can be evaluated."""
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
+    require_model(model)
     theta, x = _checks.floating("theta", theta), _checks.floating("x", x)
     for name, tree in (("theta", theta), ("x", x)):
         if not all(map(_checks.is_concrete, jax.tree.leaves(tree))):

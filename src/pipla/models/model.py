@@ -301,8 +301,7 @@ def without_fixed_leaves(
     fixed, the model comes back as it is. The terms and the metric see `None` in the places of fixed
     leaves.
     """
-    if not isinstance(model, Model):
-        return model, theta, particles  # `checked_point` says so
+    require_model(model)
     for name, tree in (("theta", theta), ("particles", particles)):
         _checks.leaves(name, tree)
     theta, of_theta = _trees.split(theta)
@@ -327,10 +326,15 @@ def _require_learned(name: str, tree: PyTree, path: Path) -> None:
         )
 
 
-def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:
-    """Theta and particles as float arrays of one dtype, where this model can be evaluated."""
+def require_model(model: Any) -> None:
+    """Raise a TypeError for anything but a model."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
+
+
+def checked_point(model: Model, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree]:
+    """Theta and particles as float arrays of one dtype, where this model can be evaluated."""
+    require_model(model)
     theta, particles = _floats(theta, particles)
     if not jax.tree.leaves(theta):
         raise ValueError("theta is empty; give a float, an array or a pytree of them.")

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 
 from pipla import _trees, prox
 from pipla.models.likelihoods import Likelihood
-from pipla.models.model import Model
+from pipla.models.model import Model, require_model
 from pipla.models.reparametrisations import (
     At,
     Bijector,
@@ -185,8 +185,7 @@ def noncentred(model: Model) -> NonCentred:
     Start the particles at `noncentred(model).start(theta, particles)`, and run with
     `Save(quantity=back)` to get the moments of x.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be a pipla.Model, got {type(model).__name__}.")
+    require_model(model)
     bijector, plain = noncentred_term(model.nonsmooth)
     in_z = Model(
         Reparametrised(model.smooth, bijector),
