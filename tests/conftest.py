@@ -2,9 +2,14 @@
 
 Programs that XLA compiles are cached in `.pytest_cache/programs`, which workers, subprocesses, later
 runs and the runs of the CI share. (A program taken from the cache still counts as compiled in
-`counting`.) The tests of one file, or all contracts on one row of a table, run on one worker, so that
-their fixtures and programs are made once. A worker that holds much memory drops its compiled
-programs, which would otherwise stay until it ends.
+`counting`.) XLA compiles them with its older generator of code for fused operations, and
+each program as one piece: that halves the time of compiling, which is most of the time of the
+tests. `XLA_FLAGS= make test` runs all of them on the code that users run; `test_default_compiler.py`
+always does so for the contracts on equal bits.
+
+The tests of one file, or all contracts on one row of a table, run on one worker, so that their
+fixtures and programs are made once. A worker that holds much memory drops its compiled programs,
+which would otherwise stay until it ends.
 """
 
 import ctypes
@@ -15,16 +20,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
-_programs = Path(__file__).parents[1] / ".pytest_cache" / "programs"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_programs))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-os.environ.setdefault("PJRT_NPROC", "1")  # one thread per worker: the workers share the cores
-
-import jax  # noqa: E402
-
+PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
+#: Workers and subprocesses inherit these. (XLA ends a process whose flags it does not know: if a
+#: later version drops one, the first message of every test names it.)
+ENVIRONMENT = {
+    "JAX_COMPILATION_CACHE_DIR": str(PROGRAMS),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "PJRT_NPROC": "1",  # one thread per worker: the workers share the cores
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+}
+for _name, _value in ENVIRONMENT.items():
+    os.environ.setdefault(_name, _value)
+# pytest has imported JAX by now, for the warning that pyproject.toml names: without workers (`-n 0`)
+# nobody reads these variables any more.
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
