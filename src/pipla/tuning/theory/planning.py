@@ -116,13 +116,15 @@ def _cheapest(algorithm: str, constants: Constants, error: float, given: _Given)
     best: Plan | None = None
     broken: ConditionError | None = None
     nearest: Bound | None = None
-    for numbers, proof in _candidates(algorithm, constants, error, given):
+    for numbers in _candidates(algorithm, constants, error, given):
         try:
-            found = bound(algorithm, constants, numbers, proof)
+            # Numbers that were made for one proof may be better by the other.
+            bounds = [bound(algorithm, constants, numbers, proof) for proof in _proofs(algorithm)]
         except ConditionError as condition:
             if broken is None or condition.condition.high > broken.condition.high:
                 broken = condition  # the one that is nearest to holding
             continue
+        found = min(bounds, key=lambda each: each.total)
         if not found.total <= error:
             nearest = min(nearest or found, found, key=lambda each: each.total)
             continue
@@ -136,17 +138,21 @@ def _cheapest(algorithm: str, constants: Constants, error: float, given: _Given)
 
 def _candidates(
     algorithm: str, constants: Constants, error: float, given: _Given
-) -> Iterator[tuple[Numbers, Proof]]:
+) -> Iterator[Numbers]:
     """Numbers for every division of the error among the terms."""
     smooths = algorithm in ("MYIPLA", "MYPGD")
-    proofs: tuple[Proof, ...] = ("entropy", "coupling") if algorithm == "MYIPLA" else ("entropy",)
     for cuts in itertools.combinations(range(1, PARTS), 3 if smooths else 2):
         ends = (0, *cuts, PARTS)
         # Rounding must not decide: aim a little lower.
         shares = [(b - a) / PARTS * error * (1 - 1e-9) for a, b in itertools.pairwise(ends)]
         smoothing_share = shares.pop() if smooths else 0.0
-        for proof in proofs:
-            yield _numbers(algorithm, constants, shares, smoothing_share, given, proof), proof
+        for proof in _proofs(algorithm):
+            yield _numbers(algorithm, constants, shares, smoothing_share, given, proof)
+
+
+def _proofs(algorithm: str) -> tuple[Proof, ...]:
+    """The proofs that there are of the bound for an algorithm."""
+    return ("entropy", "coupling") if algorithm == "MYIPLA" else ("entropy",)
 
 
 def _numbers(
