@@ -1,12 +1,17 @@
 """Completion of matrices: errors, intervals, single rows, triplets, the estimator."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import pipla
 from pipla.completion import Triplets, complete
+from pipla.completion._running import saved_steps
 from pipla.completion.draws import FactorDraws
 from pipla.completion.estimators import LowRankCompletion
+from pipla.completion.factors import _near_the_limit
 
 SHAPE = (24, 16)
 
@@ -94,6 +99,36 @@ def test_triplets_are_the_matrix(one):
     triplets = Triplets(rows, columns, observed[rows, columns], SHAPE)
     again = complete(triplets, max_rank=3)
     np.testing.assert_array_equal(again.mean(), found.mean())
+
+
+def test_columns_that_may_be_noise_are_named_where_they_decide_it():
+    # Entries of variance .2 in noise of variance 1: without that column, 1.2.
+    theta = {"scale": 0.25 * np.log([9.0, 0.2, 1e-9]), "noise": 0.0}
+    (said,) = _near_the_limit(np.array([90.0, 2.0, 1e-8]), theta, 3.0)
+    assert f"standard deviation is {3 * np.sqrt(1.2):.3g}, not 3" in said
+    # Well above the limit, it counts; well below, and where it changes little, nobody is told.
+    for signal, variance in ((3.1, 0.2), (0.9, 0.2), (2.0, 0.05)):
+        theta["scale"][1] = 0.25 * np.log(variance)
+        assert _near_the_limit(np.array([90.0, signal, 1e-8]), theta, 3.0) == ()
+
+
+def test_draws_are_paired_with_the_theta_of_their_step():
+    # 7 does not divide 100: the numbers of the steps cannot be had from the number of draws alone.
+    result = pipla.run(
+        pipla.Model(lambda theta, x, data: 0.5 * jnp.sum((x - theta) ** 2)),
+        pipla.PGD(0.1),
+        theta=jnp.zeros(()),
+        particles=jnp.zeros((2, 1)),
+        num_steps=100,
+        burn_in=33,
+        key=jax.random.key(0),
+        save=pipla.Save(moments_every=None, particles_every=7),
+        check=False,
+    )
+    steps, late = saved_steps(result)
+    assert len(steps) == len(result.saved_particles)
+    np.testing.assert_array_equal(steps[:2], [7, 14])
+    np.testing.assert_array_equal(steps[late][[0, -1]], [35, 98])
 
 
 @pytest.mark.parametrize(

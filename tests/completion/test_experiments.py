@@ -43,8 +43,20 @@ def test_soft_impute_stops_where_the_gradient_is_in_the_subdifferential():
     assert abs(np.sum(pull * found) / (0.7 * nuclear) - 1) < 0.01
 
 
+def test_soft_impute_of_the_residuals_does_not_see_a_constant():
+    rng = np.random.default_rng(2)
+    matrix = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 9))
+    matrix[rng.random(matrix.shape) < 0.3] = np.nan
+    options = {"penalties": 4, "iterations": 20}
+    found, moved = (
+        peers.centred_soft_impute_cv(as_observed(matrix + shift), 0, **options)
+        for shift in (0.0, 50.0)
+    )
+    np.testing.assert_allclose(moved, found + 50.0, atol=1e-8)
+
+
 def test_the_biased_mean_is_shrunk():
-    mean, a, b = peers.biased_mean(as_observed([[1.0, 3.0], [np.nan, 5.0]]), shrinkage=0.0)
+    mean, a, b = as_observed([[1.0, 3.0], [np.nan, 5.0]]).biased_mean(shrinkage=0.0)
     assert mean == 3.0
     np.testing.assert_allclose(b, [-2.0, 1.0])
     np.testing.assert_allclose(a, [-0.5, 1.0])

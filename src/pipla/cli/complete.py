@@ -135,6 +135,8 @@ def _from_table(table: DataTable) -> Given:
     blank = int(np.isnan(matrix).all(axis=1).sum())
     if blank:
         notes.append(f"Rows without a single value: {blank}; their cells get the column's mean.")
+    if not np.isnan(matrix).any():
+        notes.append("No cell is missing: completed.csv is the table.")
     kept = {table.names[i]: ["" if v is None else str(v) for v in table.columns[i]] for i in text}
     labels = [str(i) for i in range(1, table.num_rows + 1)]
     return Given(matrix, labels, names, "", kept, notes)
@@ -190,18 +192,10 @@ def _write(
     again: str,
     name: str,
 ) -> None:
-    seen, mean = found.observed.mask(), found.mean()
-    matrix = given.observed
-    if isinstance(matrix, Triplets):
-        matrix = np.full(found.shape, np.nan)
-        sums = np.zeros(found.shape)
-        counts = np.zeros(found.shape)
-        np.add.at(sums, (found.observed.rows, found.observed.columns), found.observed.values)
-        np.add.at(counts, (found.observed.rows, found.observed.columns), 1.0)
-        matrix[seen] = sums[seen] / counts[seen]
-        filled = np.where(seen, matrix, mean)
-    else:
-        filled = found.fill(matrix)
+    seen, matrix = found.observed.mask(), found.observed.averaged()
+    # A list of entries may be too large a table to condition on row by row.
+    listed = isinstance(given.observed, Triplets)
+    filled = np.where(seen, matrix, found.mean()) if listed else found.fill(matrix)
     low, high = found.interval(level, noisy=not noise_free)
     # An observed cell is what it is.
     low, high = np.where(seen, matrix, low), np.where(seen, matrix, high)
