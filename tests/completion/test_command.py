@@ -27,13 +27,13 @@ def cells(path):
 
 def test_a_column_is_completed_by_its_mean(tmp_path):
     # One column of numbers needs no sampler: everything else of the command is seen.
-    table = write(tmp_path / "t.csv", "name,a", "x,1.25", "y,", "z,3.75")
+    table = write(tmp_path / "t.csv", "name,a,unit", "x,1.25,m", "y,,m", "z,3.75,m")
     outcome = call(table, "--out", tmp_path / "out")
     assert outcome.exit_code == 0, outcome.output
     assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
     completed = cells(tmp_path / "out" / "completed.csv")
-    assert completed[0] == ["name", "a"]
-    assert completed[1] == ["x", "1.25"]
+    assert completed[0] == ["name", "a", "unit"]  # in the order of the file
+    assert completed[1] == ["x", "1.25", "m"]
     assert abs(float(completed[2][1]) - 2.5) < 0.5
     low, high = (float(cells(tmp_path / "out" / f"{end}.csv")[2][1]) for end in ("lower", "upper"))
     assert low < float(completed[2][1]) < high

@@ -18,9 +18,9 @@ def test_the_board_has_rank_two_and_the_papers_noise():
     assert set(np.unique(board)) == {0.0, 179.0, 255.0}
     matrix = masked_board(188, 0)
     residual = matrix.observed.values - board[matrix.observed.rows, matrix.observed.columns]
-    # Five standard errors of a variance and of a share: a right program fails once in a million.
+    # Five standard errors of a variance: a right program fails once in a million.
     assert abs(residual.var() / 0.1 - 1) < 5 * np.sqrt(2 / residual.size)
-    assert abs(matrix.observed.share - 0.7) < 5 * np.sqrt(0.21) / 188
+    assert residual.size == 188**2 - round(0.3 * 188**2)
 
 
 def test_soft_impute_is_the_prox_where_everything_is_observed():
