@@ -3,6 +3,7 @@
     python benchmarks/completion.py rank5            # the default prior beside SoftImpute-CV
     python benchmarks/completion.py held-out         # other shapes, ranks and patterns of gaps
     python benchmarks/completion.py held-out-again   # more of them
+    python benchmarks/completion.py noise            # learned, beside that of the data
     python benchmarks/completion.py nuclear          # the paper's prior on the same matrices
     PIPLA_DATA=... python benchmarks/completion.py ratings [300x500 | all] [0,1,2]
 
@@ -130,6 +131,24 @@ def held_out(cases: tuple[Case, ...]) -> None:
             compare(case, seed)
 
 
+def noise() -> None:
+    """The noise beside that of the data, where columns near the detection limit take part of it."""
+    errors = []
+    for seed in range(15, 25):
+        truth, observed = RANK5[0].draw(seed)
+        found = complete(observed, seed=seed, progress=False)
+        actual = float(np.nanstd(observed - truth))
+        maximiser = float(np.mean(found.draws.noise))
+        errors.append([found.noise / actual - 1, maximiser / actual - 1])
+        print(
+            f"{RANK5[0]}; seed {seed}: noise {found.noise:.3f}, of the data {actual:.3f}, maximum "
+            f"of the marginal likelihood {maximiser:.3f}; rank {found.rank}; {found.warnings}",
+            flush=True,
+        )
+    rms = np.sqrt(np.mean(np.square(errors), axis=0))
+    print(f"RMS error: noise {rms[0]:.3f}, maximum of the marginal likelihood {rms[1]:.3f}")
+
+
 def nuclear() -> None:
     """Its error and intervals, and the noise that it "learns" by the step."""
     for seed in range(2):
@@ -228,6 +247,7 @@ if __name__ == "__main__":
         "rank5": rank5,
         "held-out": lambda: held_out(HELD_OUT),
         "held-out-again": lambda: held_out(HELD_OUT_AGAIN),
+        "noise": noise,
         "nuclear": nuclear,
         "ratings": lambda: ratings(*_part(words)),
     }

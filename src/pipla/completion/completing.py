@@ -30,7 +30,8 @@ class Completion:
         draws: from the posterior of the matrix.
         rank: with factors, the number of columns well above the detection limit; with a nuclear
             norm, that of the posterior mean (single draws have full rank).
-        noise: the standard deviation of the noise.
+        noise: the standard deviation of the noise; with factors, of all that the columns that
+            count for the rank leave over.
         noise_source: where it is from: `"learned"`, `"given"`, or `"held out"` if it was chosen by
             the error at held-out entries, which is no estimate of the noise.
         noise_stderr: its Monte-Carlo error, where a sampler learned it.
@@ -248,7 +249,7 @@ def complete(
         noise=fitted.noise,
         noise_source="learned",
         noise_stderr=fitted.noise_stderr,
-        strength=(fitted.noise / fitted.scales[: fitted.rank]) ** 2,
+        strength=fitted.strength,
         strength_stderr=None,
         seconds=time.perf_counter() - began,
         result=fitted.result,

@@ -33,23 +33,23 @@ PATIENCE = 10
 #: A column counts if it is this much stronger than the detection limit, which noise alone exceeds
 #: at times in small matrices.
 MARGIN = 3.0
-#: Columns between the limit and this margin may be noise. There is a warning if the noise would
-#: then be larger by this share.
+#: The other columns are counted as noise. There is a warning if they add more than this share.
 MATERIAL = 0.04
 #: Up to this many entries, the whole decomposition is cheaper than an iterative one.
 DENSE_UP_TO = 400 * 400
 
 
 class Fitted(NamedTuple):
-    """Draws from the posterior, in the units of the observations.
+    r"""Draws from the posterior, in the units of the observations.
 
     Attributes:
         draws: of the factors.
         rank: the number of columns well above the detection limit.
-        noise, noise_stderr: the standard deviation of the noise, and its Monte-Carlo error if it
-            was sampled.
-        scales: the prior standard deviations of the columns of the factors, largest first.
-        row_scales: those of the columns of the row factor, and of its bias, in every draw.
+        noise, noise_stderr: the standard deviation of what the columns that count leave over, and
+            its Monte-Carlo error if it was sampled.
+        strength: $\sigma^2/\tau_k^2$ of the columns that count, smallest first.
+        row_scales: the prior standard deviations of the columns of the row factor, and of its
+            bias, in every draw.
         result: the run, in units in which the observations have mean 0 and variance 1.
         doubts: what speaks against the answer.
     """
@@ -58,7 +58,7 @@ class Fitted(NamedTuple):
     rank: int
     noise: float
     noise_stderr: float | None
-    scales: np.ndarray
+    strength: np.ndarray
     row_scales: np.ndarray
     result: Result | None
     doubts: tuple[str, ...]
@@ -212,17 +212,19 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
     half = (result.num_steps + result.burn_in) // 2
     settled = {name: trace[half:].mean(axis=0) for name, trace in result.theta_trace.items()}
     signal = np.exp(np.asarray(likelihood.log_signal(settled)))
-    found = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1]
+    rank = int(np.sum(signal > MARGIN))
     level = spread * float(np.exp(result.theta["noise"]))
+    whole = level * _inflation(signal, settled)
+    largest = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1][:rank]
     return Fitted(
         draws,
-        int(np.sum(signal > MARGIN)),
-        level,
-        level * float(result.theta_stderr["noise"]),
-        found,
+        rank,
+        whole,
+        whole * float(result.theta_stderr["noise"]),
+        (level / largest) ** 2,
         np.column_stack([scales, bias]),
         result,
-        (*_moving(result), *_near_the_limit(signal, settled, level)),
+        (*_moving(result), *_near_the_limit(signal, level, whole)),
     )
 
 
@@ -240,21 +242,25 @@ def _moving(result: Result) -> tuple[str, ...]:
     return ()
 
 
-def _near_the_limit(
-    signal: np.ndarray, theta: dict[str, np.ndarray], noise: float
-) -> tuple[str, ...]:
-    r"""Whether columns that may be noise or not decide the noise.
+def _inflation(signal: np.ndarray, theta: dict[str, np.ndarray]) -> float:
+    r"""How much larger the noise is with the columns that do not count.
 
-    The entries of column $k$ have the variance $\tau_k^4$. Added to $\sigma^2$ for the columns in
-    question, they give the noise as it would be without them.
+    The marginal likelihood gives columns near the detection limit some of the noise. The entries of
+    column $k$ have the variance $\tau_k^4$: the noise is $\sigma^2 + \sum_k \tau_k^4$, with the sum
+    over the columns that do not count.
     """
-    unsure = (signal > 1) & (signal < MARGIN)
-    share = np.sum(np.exp(4 * theta["scale"] - 2 * theta["noise"])[unsure])
-    if np.sqrt(1 + share) < 1 + MATERIAL:
+    shares = np.exp(4 * theta["scale"] - 2 * theta["noise"])
+    return float(np.sqrt(1 + np.sum(shares[signal <= MARGIN])))
+
+
+def _near_the_limit(signal: np.ndarray, level: float, whole: float) -> tuple[str, ...]:
+    """Whether columns that may be noise or not decide the noise."""
+    if whole < (1 + MATERIAL) * level:
         return ()
+    unsure = np.sum((signal > 1) & (signal <= MARGIN))
     return (
-        f"columns of the factors near the detection limit: {np.sum(unsure)}; if they are noise, "
-        f"its standard deviation is {noise * np.sqrt(1 + share):.3g}, not {noise:.3g}",
+        f"columns of the factors near the detection limit: {unsure}; they are counted as noise, "
+        f"and without them its standard deviation is {level:.3g}, not {whole:.3g}",
     )
 
 

@@ -96,15 +96,14 @@ def fit_nuclear(
 
 def _held_out_noise(observed: Observed, num_particles: int, seed: int) -> float:
     """The noise of the smallest error at entries that the run did not see."""
+    spread = float(observed.values.std()) or abs(float(observed.values.mean()))
     hidden = np.random.default_rng(seed).random(len(observed.values)) < HELD_OUT
     if hidden.all() or not hidden.any():
-        return CANDIDATES[2] * float(observed.values.std())
+        return CANDIDATES[2] * spread
+    shown, test = observed.some(~hidden), observed.some(hidden)
     errors = []
-    spread = float(observed.values.std()) or abs(float(observed.values.mean()))
     for share in CANDIDATES:
-        shown = observed.some(~hidden)
         result = _run(shown, share * spread, TRIAL_STEPS, num_particles, seed, False)
-        test = observed.some(hidden)
         found = np.asarray(result.x_mean)[test.rows, test.columns]
         errors.append(float(np.mean((found - test.values) ** 2)))
     return CANDIDATES[int(np.argmin(errors))] * spread
