@@ -5,10 +5,11 @@ import pytest
 
 from pipla.completion._observations import as_observed
 from pipla.experiments.completion import peers
-from pipla.experiments.completion.experiment import measured, nmse
+from pipla.experiments.completion.experiment import measured, nmse, summarise
 from pipla.experiments.completion.matrices import checkerboard, masked_board
 from pipla.experiments.completion.methods import Completed
 from pipla.experiments.registry import find
+from pipla.experiments.results import Results
 
 
 def test_the_board_has_rank_two_and_the_papers_noise():
@@ -74,6 +75,26 @@ def test_errors_and_coverage_are_of_the_missing_entries():
     assert found["nmse_missing"] == pytest.approx(expected)
     assert found["particle_nmse"] is None
     assert nmse(np.full(3, np.inf), np.ones(3)) is None
+
+
+def test_the_page_says_what_became_of_the_papers_settings():
+    experiment, board = find("matrix-completion"), masked_board(16, 0)
+    wide = (board.truth - 30.0, board.truth + 20.0)
+    found = {
+        "published": Completed(board.truth, 1.0, board.truth * 0.9, theta=-4.6, num_steps=40),
+        "corrected": Completed(np.full(board.truth.shape, np.inf), 1.0, finite=False, theta=np.nan),
+        "recommended": Completed(board.truth, 1.0, interval=wide),
+    }
+    entries = {entry.variant: entry for entry in reversed(experiment.entries)}
+    rows = [summarise(entries[kind], [board], [done], {}).row for kind, done in found.items()]
+    results = Results("matrix-completion", "tiny", {}, 0, {}, rows=rows)
+    said = [part.text for part in experiment.findings(results)]
+    # A particle that is a tenth too small has an error of a hundredth of the square.
+    assert "40 steps: NMSE of missing entries 1 %, theta1 = -4.6 from -5" in said[0]
+    assert said[1] == f"{rows[1].label}: not finite."
+    assert "hold 100.0 % of them and are 50 wide" in said[2]
+    assert len(said) == 3
+    assert [len(line) for line in experiment.summary(results).rows] == [len(experiment.columns)] * 3
 
 
 def test_without_ratings_there_are_no_rows(monkeypatch):
