@@ -158,7 +158,9 @@ def _range(values: Sequence[float], digits: int) -> str:
 def _pair(whole: float | None, missing: float | None) -> Cell | None:
     if whole is None or missing is None:
         return None
-    return Cell(f"{whole:.3g} / {missing:.3g}", missing)
+    # The columns must fit a page: errors of SoftImpute and of factors have two digits.
+    shown = [f"{error:.{3 if error > 1e-3 else 2}g}" for error in (whole, missing)]
+    return Cell(" / ".join(shown), missing)
 
 
 MATRIX_COMPLETION = CompletionExperiment(
@@ -168,7 +170,8 @@ MATRIX_COMPLETION = CompletionExperiment(
     "pixels missing. The paper's prior is a nuclear norm whose strength theta1 is learned, and the "
     "noise theta2 with it. Published and corrected rows have the paper's step, smoothing and "
     "start, with its approximate and with the exact prox; the recommended rule is RPL at the true "
-    "noise; factors learn the noise. NMSE in %: whole matrix / missing entries.",
+    "noise; factors learn the noise. NMSE in %: whole matrix / missing entries; coverage: "
+    "the share of missing entries in 90 % intervals.",
     matrix=matrix,
     ready=lambda: True,
     where="The checkerboard is generated.",
@@ -184,12 +187,12 @@ MATRIX_COMPLETION = CompletionExperiment(
         "variant": lambda row: row.variant,
         "steps": lambda row: row.num_steps,
         "one particle": lambda row: _pair(row.particle_nmse, row.particle_nmse_missing),
-        "mean of particles": lambda row: _pair(row.particles_nmse, row.particles_nmse_missing),
+        "particle mean": lambda row: _pair(row.particles_nmse, row.particles_nmse_missing),
         "average": lambda row: _pair(row.nmse, row.nmse_missing),
         "paper": lambda row: None if row.paper is None else _pair(*row.paper),
         "theta1": lambda row: mean_sd(row.theta_mean, row.theta_sd or row.theta_stderr, 3),
-        "in 90 % intervals": lambda row: fixed(row.coverage, 3),
-        "seconds": lambda row: fixed(row.seconds, 1),
+        "coverage": lambda row: fixed(row.coverage, 3),
+        "s": lambda row: fixed(row.seconds, 1),
     },
     figures=figures,
     findings=findings,
