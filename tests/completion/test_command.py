@@ -27,13 +27,13 @@ def cells(path):
 
 def test_a_column_is_completed_by_its_mean(tmp_path):
     # One column of numbers needs no sampler: everything else of the command is seen.
-    table = write(tmp_path / "t.csv", "name,a", "x,1.25", "y,", "z,3.75")
+    table = write(tmp_path / "t.csv", "name,a,unit", "x,1.25,m", "y,,m", "z,3.75,m")
     outcome = call(table, "--out", tmp_path / "out")
     assert outcome.exit_code == 0, outcome.output
     assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
     completed = cells(tmp_path / "out" / "completed.csv")
-    assert completed[0] == ["name", "a"]
-    assert completed[1] == ["x", "1.25"]
+    assert completed[0] == ["name", "a", "unit"]  # in the order of the file
+    assert completed[1] == ["x", "1.25", "m"]
     assert abs(float(completed[2][1]) - 2.5) < 0.5
     low, high = (float(cells(tmp_path / "out" / f"{end}.csv")[2][1]) for end in ("lower", "upper"))
     assert low < float(completed[2][1]) < high
@@ -66,9 +66,56 @@ def test_triplets_are_sorted_and_repetitions_are_kept(tmp_path):
     assert any("left out" in note for note in given.notes)
 
 
+def test_a_full_table_comes_back(tmp_path):
+    table = write(tmp_path / "t.csv", "a,b,c", "1,2,3.5")
+    outcome = call(table)
+    assert outcome.exit_code == 0, outcome.output
+    assert "No cell is missing" in outcome.output
+    for file in ("completed", "lower", "upper"):
+        assert cells(tmp_path / "t-completed" / f"{file}.csv") == [
+            ["a", "b", "c"],
+            ["1", "2", "3.5"],
+        ]
+
+
+def test_repeated_triplets_are_averaged_in_the_table(tmp_path):
+    # One user: the mean is used, and no sampler runs.
+    lines = ["u,x,1.0", "u,x,2.0", "u,y,4.5"]
+    table = write(tmp_path / "t.csv", "user,item,rating", *lines)
+    outcome = call(table, "--triplets", "user,item,rating")
+    assert outcome.exit_code == 0, outcome.output
+    completed = cells(tmp_path / "t-completed" / "completed.csv")
+    assert completed == [["user", "x", "y"], ["u", "1.5", "4.5"]]
+    numbers = json.loads((tmp_path / "t-completed" / "result.json").read_text())
+    assert numbers["observed"] == 3
+    assert numbers["noise_stderr"] is None  # nothing was sampled
+
+
+def test_parquet_is_read_like_a_csv(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    lines = ["name,a,b", "x,1.5,", "y,,2.5"]
+    path = write(tmp_path / "t.csv", *lines)
+    pandas.read_csv(path).to_parquet(tmp_path / "t.parquet")
+    given, again = read(path, None), read(tmp_path / "t.parquet", None)
+    np.testing.assert_array_equal(given.observed, again.observed)
+    assert (given.columns, given.kept) == (again.columns, again.kept)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "a,b\n"], ids=["no bytes", "blank", "header"])
+def test_files_without_data_are_one_line(tmp_path, content):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    outcome = call(path)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("pipla: path ")
+    assert len(outcome.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "word"),
     [
+        (("a,b", "1,inf", "2,3"), (), "infinite"),
         (("a,b", "x,y", "z,w"), (), "no column of numbers"),
         (("a,b", ",", ","), (), "empty"),
         (("u,i,r", "a,b,c"), ("--triplets", "u,i,r"), "numbers"),

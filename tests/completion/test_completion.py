@@ -1,12 +1,17 @@
 """Completion of matrices: errors, intervals, single rows, triplets, the estimator."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import pipla
 from pipla.completion import Triplets, complete
+from pipla.completion._running import saved_steps
 from pipla.completion.draws import FactorDraws
 from pipla.completion.estimators import LowRankCompletion
+from pipla.completion.factors import _inflation, _near_the_limit
 
 SHAPE = (24, 16)
 
@@ -96,6 +101,39 @@ def test_triplets_are_the_matrix(one):
     np.testing.assert_array_equal(again.mean(), found.mean())
 
 
+def test_columns_that_do_not_count_are_noise():
+    # Entries of variance .2 in noise of variance 1: 1.2 together.
+    signal = np.array([90.0, 2.0, 1e-8])
+    theta = {"scale": 0.25 * np.log([9.0, 0.2, 1e-9]), "noise": 0.0}
+    whole = 3.0 * _inflation(signal, theta)
+    np.testing.assert_allclose(whole, 3 * np.sqrt(1.2))
+    (said,) = _near_the_limit(signal, 3.0, whole)
+    assert "limit: 1;" in said
+    assert f"is 3, not {whole:.3g}" in said
+    signal[1] = 3.1  # it counts
+    assert _inflation(signal, theta) == pytest.approx(1.0)
+    assert _near_the_limit(signal, 3.0, 3.0) == ()
+
+
+def test_draws_are_paired_with_the_theta_of_their_step():
+    # 7 does not divide 100: the numbers of the steps cannot be had from the number of draws alone.
+    result = pipla.run(
+        pipla.Model(lambda theta, x, data: 0.5 * jnp.sum((x - theta) ** 2)),
+        pipla.PGD(0.1),
+        theta=jnp.zeros(()),
+        particles=jnp.zeros((2, 1)),
+        num_steps=100,
+        burn_in=33,
+        key=jax.random.key(0),
+        save=pipla.Save(moments_every=None, particles_every=7),
+        check=False,
+    )
+    steps, late = saved_steps(result)
+    assert len(steps) == len(result.saved_particles)
+    np.testing.assert_array_equal(steps[:2], [7, 14])
+    np.testing.assert_array_equal(steps[late][[0, -1]], [35, 98])
+
+
 @pytest.mark.parametrize(
     "observed", [[[1.0, np.nan, 3.0]], [[1.0], [np.nan], [3.0]], [[2.0, 2.0], [np.nan, 2.0]]]
 )
@@ -129,6 +167,15 @@ def test_the_papers_prior_prints_no_estimate_of_the_noise():
     assert found.fill(observed).shape == SHAPE
     with pytest.raises(ValueError, match="prior='nuclear'"):
         found.fill(observed[:3])
+
+
+def test_one_observation_is_enough_for_a_nuclear_norm():
+    observed = np.full((3, 2), np.nan)
+    observed[1, 1] = 4.0  # it has no spread: its size is the scale of the noise
+    found = complete(observed, prior="nuclear", num_steps=4, num_particles=2)
+    assert found.noise > 0
+    assert found.noise_source == "held out"
+    assert np.isfinite(found.mean()).all()
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import pytest
 
 from pipla.completion._observations import as_observed
 from pipla.experiments.completion import peers
-from pipla.experiments.completion.experiment import measured, nmse
+from pipla.experiments.completion.experiment import measured, nmse, summarise
 from pipla.experiments.completion.matrices import checkerboard, masked_board
 from pipla.experiments.completion.methods import Completed
 from pipla.experiments.registry import find
+from pipla.experiments.results import Results
 
 
 def test_the_board_has_rank_two_and_the_papers_noise():
@@ -18,9 +19,9 @@ def test_the_board_has_rank_two_and_the_papers_noise():
     assert set(np.unique(board)) == {0.0, 179.0, 255.0}
     matrix = masked_board(188, 0)
     residual = matrix.observed.values - board[matrix.observed.rows, matrix.observed.columns]
-    # Five standard errors of a variance and of a share: a right program fails once in a million.
+    # Five standard errors of a variance: a right program fails once in a million.
     assert abs(residual.var() / 0.1 - 1) < 5 * np.sqrt(2 / residual.size)
-    assert abs(matrix.observed.share - 0.7) < 5 * np.sqrt(0.21) / 188
+    assert residual.size == 188**2 - round(0.3 * 188**2)
 
 
 def test_soft_impute_is_the_prox_where_everything_is_observed():
@@ -43,8 +44,20 @@ def test_soft_impute_stops_where_the_gradient_is_in_the_subdifferential():
     assert abs(np.sum(pull * found) / (0.7 * nuclear) - 1) < 0.01
 
 
+def test_soft_impute_of_the_residuals_does_not_see_a_constant():
+    rng = np.random.default_rng(2)
+    matrix = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 9))
+    matrix[rng.random(matrix.shape) < 0.3] = np.nan
+    options = {"penalties": 4, "iterations": 20}
+    found, moved = (
+        peers.centred_soft_impute_cv(as_observed(matrix + shift), 0, **options)
+        for shift in (0.0, 50.0)
+    )
+    np.testing.assert_allclose(moved, found + 50.0, atol=1e-8)
+
+
 def test_the_biased_mean_is_shrunk():
-    mean, a, b = peers.biased_mean(as_observed([[1.0, 3.0], [np.nan, 5.0]]), shrinkage=0.0)
+    mean, a, b = as_observed([[1.0, 3.0], [np.nan, 5.0]]).biased_mean(shrinkage=0.0)
     assert mean == 3.0
     np.testing.assert_allclose(b, [-2.0, 1.0])
     np.testing.assert_allclose(a, [-0.5, 1.0])
@@ -62,6 +75,26 @@ def test_errors_and_coverage_are_of_the_missing_entries():
     assert found["nmse_missing"] == pytest.approx(expected)
     assert found["particle_nmse"] is None
     assert nmse(np.full(3, np.inf), np.ones(3)) is None
+
+
+def test_the_page_says_what_became_of_the_papers_settings():
+    experiment, board = find("matrix-completion"), masked_board(16, 0)
+    wide = (board.truth - 30.0, board.truth + 20.0)
+    found = {
+        "published": Completed(board.truth, 1.0, board.truth * 0.9, theta=-4.6, num_steps=40),
+        "corrected": Completed(np.full(board.truth.shape, np.inf), 1.0, finite=False, theta=np.nan),
+        "recommended": Completed(board.truth, 1.0, interval=wide),
+    }
+    entries = {entry.variant: entry for entry in reversed(experiment.entries)}
+    rows = [summarise(entries[kind], [board], [done], {}).row for kind, done in found.items()]
+    results = Results("matrix-completion", "tiny", {}, 0, {}, rows=rows)
+    said = [part.text for part in experiment.findings(results)]
+    # A particle that is a tenth too small has an error of a hundredth of the square.
+    assert "40 steps: NMSE of missing entries 1 %, theta1 = -4.6 from -5" in said[0]
+    assert said[1] == f"{rows[1].label}: not finite."
+    assert "hold 100.0 % of them and are 50 wide" in said[2]
+    assert len(said) == 3
+    assert [len(line) for line in experiment.summary(results).rows] == [len(experiment.columns)] * 3
 
 
 def test_without_ratings_there_are_no_rows(monkeypatch):

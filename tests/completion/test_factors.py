@@ -9,6 +9,7 @@ from scipy import stats
 import pipla
 from pipla.algorithms import BlockGibbs
 from pipla.models.likelihoods import Factors
+from pipla.models.likelihoods.factors import _round_up
 
 SHAPE, RANK = (5, 4), 2
 #: Entry (0, 1) is observed twice, row 3 and column 2 never.
@@ -56,6 +57,13 @@ def test_the_potential_is_the_joint_density(case):
     likelihood, theta, x, values = case
     expected = by_hand(theta, x, values, likelihood.biases)
     np.testing.assert_allclose(compiled(likelihood, theta, x), expected, rtol=1e-12)
+
+
+def test_padded_lengths_are_at_most_an_eighth_longer():
+    for length in range(300):
+        padded = _round_up(length)
+        assert max(length, 1) <= padded <= max(1.125 * length, 1)
+    assert len({_round_up(length) for length in range(129, 257)}) == 8
 
 
 @pytest.mark.parametrize("side", ["rows", "columns"])

@@ -54,6 +54,7 @@ class Given(NamedTuple):
         columns: the name of each column.
         label: the heading of the labels.
         kept: columns that are not numbers, by name; they are passed through.
+        order: the names of all columns as the file has them.
         notes: what was done to the file, one sentence each.
     """
 
@@ -62,6 +63,7 @@ class Given(NamedTuple):
     columns: list[str]
     label: str
     kept: dict[str, list[str]]
+    order: list[str]
     notes: list[str]
 
 
@@ -135,9 +137,11 @@ def _from_table(table: DataTable) -> Given:
     blank = int(np.isnan(matrix).all(axis=1).sum())
     if blank:
         notes.append(f"Rows without a single value: {blank}; their cells get the column's mean.")
+    if not np.isnan(matrix).any():
+        notes.append("No cell is missing: completed.csv is the table.")
     kept = {table.names[i]: ["" if v is None else str(v) for v in table.columns[i]] for i in text}
     labels = [str(i) for i in range(1, table.num_rows + 1)]
-    return Given(matrix, labels, names, "", kept, notes)
+    return Given(matrix, labels, names, "", kept, list(table.names), notes)
 
 
 def _from_triplets(table: DataTable, wanted: str) -> Given:
@@ -175,7 +179,7 @@ def _from_triplets(table: DataTable, wanted: str) -> Given:
     if twice:
         notes.append(f"Repeated entries: {twice}; they count as repeated observations.")
     observed = Triplets(places[0], places[1], values[known], shape)
-    return Given(observed, labels[0], labels[1], names[0], {}, notes)
+    return Given(observed, labels[0], labels[1], names[0], {}, labels[1], notes)
 
 
 # The folder. #
@@ -190,18 +194,10 @@ def _write(
     again: str,
     name: str,
 ) -> None:
-    seen, mean = found.observed.mask(), found.mean()
-    matrix = given.observed
-    if isinstance(matrix, Triplets):
-        matrix = np.full(found.shape, np.nan)
-        sums = np.zeros(found.shape)
-        counts = np.zeros(found.shape)
-        np.add.at(sums, (found.observed.rows, found.observed.columns), found.observed.values)
-        np.add.at(counts, (found.observed.rows, found.observed.columns), 1.0)
-        matrix[seen] = sums[seen] / counts[seen]
-        filled = np.where(seen, matrix, mean)
-    else:
-        filled = found.fill(matrix)
+    seen, matrix = found.observed.mask(), found.observed.averaged()
+    # A list of entries may be too large a table to condition on row by row.
+    listed = isinstance(given.observed, Triplets)
+    filled = np.where(seen, matrix, found.mean()) if listed else found.fill(matrix)
     low, high = found.interval(level, noisy=not noise_free)
     # An observed cell is what it is.
     low, high = np.where(seen, matrix, low), np.where(seen, matrix, high)
@@ -237,15 +233,13 @@ def _write_table(path: Path, given: Given, values: np.ndarray, seen: np.ndarray)
     known = np.any(seen, axis=0).tolist()
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        labelled = [given.label] if given.label else []
-        writer.writerow([*labelled, *given.kept, *given.columns])
-        passed = list(zip(*given.kept.values(), strict=True)) or [()] * len(values)
-        for label, text, row, mask in zip(given.rows, passed, values, seen, strict=True):
-            cells = [
-                f"{value:.{15 if exact else 6}g}" if any_known else ""
-                for value, exact, any_known in zip(row, mask, known, strict=True)
-            ]
-            writer.writerow([*([label] if labelled else []), *text, *cells])
+        labelled = bool(given.label)
+        writer.writerow([*[given.label] * labelled, *given.order])
+        for i, (label, row, mask) in enumerate(zip(given.rows, values, seen, strict=True)):
+            cells = {name: column[i] for name, column in given.kept.items()}
+            for name, value, exact, any_known in zip(given.columns, row, mask, known, strict=True):
+                cells[name] = f"{value:.{15 if exact else 6}g}" if any_known else ""
+            writer.writerow([*[label] * labelled, *(cells[name] for name in given.order)])
 
 
 def _write_page(

@@ -47,6 +47,24 @@ class Observed(NamedTuple):
         seen[self.rows, self.columns] = True
         return seen
 
+    def averaged(self) -> np.ndarray:
+        """The matrix of the observations, averaged where repeated; NaN where there is none."""
+        sums, counts = np.zeros(self.shape), np.zeros(self.shape)
+        np.add.at(sums, (self.rows, self.columns), self.values)
+        np.add.at(counts, (self.rows, self.columns), 1.0)
+        return np.divide(sums, counts, out=np.full(self.shape, np.nan), where=counts > 0)
+
+    def biased_mean(self, shrinkage: float = 5.0) -> tuple[float, np.ndarray, np.ndarray]:
+        """The overall mean, and means of rows and columns shrunk as if by `shrinkage` zeros.
+
+        Those of the rows are of what the columns leave over.
+        """
+        mean = float(self.values.mean())
+        left = self.values - mean
+        b = _shrunk_means(self.columns, left, self.shape[1], shrinkage)
+        a = _shrunk_means(self.rows, left - b[self.columns], self.shape[0], shrinkage)
+        return mean, a, b
+
 
 def as_observed(given: Any) -> Observed:
     """A matrix whose missing entries are NaN or masked, or `Triplets`, as checked triplets."""
@@ -59,6 +77,13 @@ def as_observed(given: Any) -> Observed:
             f"observed has {bad} infinite value(s); mark missing entries with NaN instead."
         )
     return found
+
+
+def _shrunk_means(
+    groups: np.ndarray, values: np.ndarray, count: int, shrinkage: float
+) -> np.ndarray:
+    sums = np.bincount(groups, values, count)
+    return sums / (np.bincount(groups, minlength=count) + shrinkage)
 
 
 def _from_matrix(given: Any) -> Observed:

@@ -30,10 +30,11 @@ class Completion:
         draws: from the posterior of the matrix.
         rank: with factors, the number of columns well above the detection limit; with a nuclear
             norm, that of the posterior mean (single draws have full rank).
-        noise: the standard deviation of the noise.
+        noise: the standard deviation of the noise; with factors, of all that the columns that
+            count for the rank leave over.
         noise_source: where it is from: `"learned"`, `"given"`, or `"held out"` if it was chosen by
             the error at held-out entries, which is no estimate of the noise.
-        noise_stderr: its Monte-Carlo error, where it was learned.
+        noise_stderr: its Monte-Carlo error, where a sampler learned it.
         strength: with a nuclear norm, $e^\theta$; with factors, $\sigma^2/\tau_k^2$ for each
             column that counts, the ridge penalty that the row $i$ of $U$ sees.
         strength_stderr: the Monte-Carlo error of a nuclear norm's strength.
@@ -215,11 +216,19 @@ def complete(
             seed=seed,
             progress=progress,
         )
-        source = "held out" if noise is None else "given"
         return Completion(
-            *(given, prior, found.draws, found.rank, found.noise, source, None),
-            *(found.strength, found.strength_stderr, time.perf_counter() - began),
-            *(found.result, found.result.warnings),
+            observed=given,
+            prior=prior,
+            draws=found.draws,
+            rank=found.rank,
+            noise=found.noise,
+            noise_source="held out" if noise is None else "given",
+            noise_stderr=None,
+            strength=found.strength,
+            strength_stderr=found.strength_stderr,
+            seconds=time.perf_counter() - began,
+            result=found.result,
+            warnings=found.result.warnings,
         )
     if noise is not None:
         raise ValueError("noise is learned with prior='factors': leave it out.")
@@ -232,9 +241,18 @@ def complete(
         seed=seed,
         progress=progress,
     )
-    strength = (fitted.noise / fitted.scales[: fitted.rank]) ** 2
     return Completion(
-        *(given, prior, fitted.draws, fitted.rank, fitted.noise, "learned", fitted.noise_stderr),
-        *(strength, None, time.perf_counter() - began, fitted.result, fitted.doubts),
-        fitted.row_scales,
+        observed=given,
+        prior=prior,
+        draws=fitted.draws,
+        rank=fitted.rank,
+        noise=fitted.noise,
+        noise_source="learned",
+        noise_stderr=fitted.noise_stderr,
+        strength=fitted.strength,
+        strength_stderr=None,
+        seconds=time.perf_counter() - began,
+        result=fitted.result,
+        warnings=fitted.doubts,
+        row_scales=fitted.row_scales,
     )

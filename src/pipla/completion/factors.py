@@ -15,9 +15,10 @@ import numpy as np
 
 from pipla.algorithms import BlockGibbs
 from pipla.completion._observations import Observed
+from pipla.completion._running import finished, saved_steps, thinning
 from pipla.completion.draws import FactorDraws
 from pipla.engine.diagnostics import ConvergenceWarning, still_moving
-from pipla.engine.result import Result, Status
+from pipla.engine.result import Result
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.models.likelihoods import Factors
@@ -32,21 +33,23 @@ PATIENCE = 10
 #: A column counts if it is this much stronger than the detection limit, which noise alone exceeds
 #: at times in small matrices.
 MARGIN = 3.0
+#: The other columns are counted as noise. There is a warning if they add more than this share.
+MATERIAL = 0.04
 #: Up to this many entries, the whole decomposition is cheaper than an iterative one.
 DENSE_UP_TO = 400 * 400
-#: Biases start at their means shrunk as if by this many observations of 0.
-SHRINKAGE = 5
 
 
 class Fitted(NamedTuple):
-    """Draws from the posterior, in the units of the observations.
+    r"""Draws from the posterior, in the units of the observations.
 
     Attributes:
         draws: of the factors.
         rank: the number of columns well above the detection limit.
-        noise, noise_stderr: the standard deviation of the noise and its Monte-Carlo error.
-        scales: the prior standard deviations of the columns of the factors, largest first.
-        row_scales: those of the columns of the row factor, and of its bias, in every draw.
+        noise, noise_stderr: the standard deviation of what the columns that count leave over, and
+            its Monte-Carlo error if it was sampled.
+        strength: $\sigma^2/\tau_k^2$ of the columns that count, smallest first.
+        row_scales: the prior standard deviations of the columns of the row factor, and of its
+            bias, in every draw.
         result: the run, in units in which the observations have mean 0 and variance 1.
         doubts: what speaks against the answer.
     """
@@ -54,8 +57,8 @@ class Fitted(NamedTuple):
     draws: FactorDraws
     rank: int
     noise: float
-    noise_stderr: float
-    scales: np.ndarray
+    noise_stderr: float | None
+    strength: np.ndarray
     row_scales: np.ndarray
     result: Result | None
     doubts: tuple[str, ...]
@@ -80,7 +83,7 @@ def fit_factors(
     standard = observed._replace(values=(observed.values - center) / spread)
     likelihood = Factors(*standard[:3], standard.shape, biases=biases)
     while True:
-        theta, x = _start(standard, rank, biases)
+        theta, x = start(standard, rank, biases)
         result = _run(likelihood, theta, x, num_steps, num_particles, seed, progress)
         fitted = _in_units(result, likelihood, center, spread)
         full = fitted.rank > 0.7 * rank
@@ -102,9 +105,8 @@ def _run(
     seed: int,
     progress: bool | None,
 ) -> Result:
-    kept = max(1, (num_steps - num_steps // 3) * num_particles // MOST_DRAWS)
     with warnings.catch_warnings():
-        # Scales of columns that are not needed fall for ever; `_doubts` judges the others.
+        # Scales of columns that are not needed fall for ever; `_moving` judges the others.
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
             Model(likelihood),
@@ -116,34 +118,30 @@ def _run(
             num_steps=num_steps,
             burn_in=num_steps // 3,
             key=jax.random.key(seed),
-            save=Save(moments_every=None, particles_every=kept),
+            save=Save(
+                moments_every=None,
+                particles_every=thinning(num_steps - num_steps // 3, num_particles, MOST_DRAWS),
+            ),
             progress=progress,
             check=False,
         )
-    if result.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    if result.status is Status.NONFINITE:
-        raise FloatingPointError(f"the matrix could not be completed: {result.message}")
-    return result
+    return finished(result)
 
 
 # Where the chain starts. #
 
 
-def _start(observed: Observed, rank: int, biases: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def start(observed: Observed, rank: int, biases: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Shrunk means of rows and columns, and the leading singular vectors of the rest.
 
     The noise starts at all that the means leave over. Columns that the data need grow out of it;
     from a small noise, superfluous ones would explain it first, and keep it small.
     """
-    rows, columns, values, (count, width) = observed
-    mean, left = values.mean(), values - values.mean()
-    a, b = np.zeros(count), np.zeros(width)
+    count, width = observed.shape
+    mean, a, b = observed.values.mean(), np.zeros(count), np.zeros(width)
     if biases:
-        b = _shrunk_means(columns, left, width)
-        left = left - b[columns]
-        a = _shrunk_means(rows, left, count)
-        left = left - a[rows]
+        mean, a, b = observed.biased_mean()
+    left = observed.values - mean - a[observed.rows] - b[observed.columns]
     u, s, v = _leading(observed._replace(values=left), rank)
     scale = np.sqrt(s)[None]
     u, v = u * scale, v * scale
@@ -160,11 +158,6 @@ def _start(observed: Observed, rank: int, biases: bool) -> tuple[dict[str, Any],
     as_floats = {name: jnp.asarray(value, jnp.result_type(float)) for name, value in theta.items()}
     x = {"rows": u, "columns": v}
     return as_floats, {name: jnp.asarray(x[name], jnp.result_type(float)) for name in x}
-
-
-def _shrunk_means(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    sums = np.bincount(groups, values, count)
-    return sums / (np.bincount(groups, minlength=count) + SHRINKAGE)
 
 
 def _leading(observed: Observed, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -191,10 +184,8 @@ def _leading(observed: Observed, rank: int) -> tuple[np.ndarray, np.ndarray, np.
 def _in_units(result: Result, likelihood: Factors, center: float, spread: float) -> Fitted:
     biases = likelihood.biases
     saved = result.saved_particles
-    kept = len(saved["rows"])
-    every = result.num_steps // kept
-    late = np.arange(1, kept + 1) * every > result.burn_in
-    at = np.minimum(np.arange(1, kept + 1) * every, result.num_steps)[late] - 1
+    steps, late = saved_steps(result)
+    at = steps[late] - 1
     num_particles = saved["rows"].shape[1]
     theta = {
         name: np.repeat(np.asarray(trace, np.float64)[at], num_particles, axis=0)
@@ -220,22 +211,24 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
     # Of the second half of what is averaged: columns that are not needed may still be shrinking.
     half = (result.num_steps + result.burn_in) // 2
     settled = {name: trace[half:].mean(axis=0) for name, trace in result.theta_trace.items()}
-    strong = np.asarray(likelihood.log_signal(settled)) > np.log(MARGIN)
-    found = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1]
+    signal = np.exp(np.asarray(likelihood.log_signal(settled)))
+    rank = int(np.sum(signal > MARGIN))
     level = spread * float(np.exp(result.theta["noise"]))
+    whole = level * _inflation(signal, settled)
+    largest = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1][:rank]
     return Fitted(
         draws,
-        int(np.sum(strong)),
-        level,
-        level * float(result.theta_stderr["noise"]),
-        found,
+        rank,
+        whole,
+        whole * float(result.theta_stderr["noise"]),
+        (level / largest) ** 2,
         np.column_stack([scales, bias]),
         result,
-        _doubts(result),
+        (*_moving(result), *_near_the_limit(signal, level, whole)),
     )
 
 
-def _doubts(result: Result) -> tuple[str, ...]:
+def _moving(result: Result) -> tuple[str, ...]:
     """Whether the noise and the size of the matrix have settled.
 
     Single scales wander: columns of nearly equal scales may turn into each other.
@@ -249,6 +242,28 @@ def _doubts(result: Result) -> tuple[str, ...]:
     return ()
 
 
+def _inflation(signal: np.ndarray, theta: dict[str, np.ndarray]) -> float:
+    r"""How much larger the noise is with the columns that do not count.
+
+    The marginal likelihood gives columns near the detection limit some of the noise. The entries of
+    column $k$ have the variance $\tau_k^4$: the noise is $\sigma^2 + \sum_k \tau_k^4$, with the sum
+    over the columns that do not count.
+    """
+    shares = np.exp(4 * theta["scale"] - 2 * theta["noise"])
+    return float(np.sqrt(1 + np.sum(shares[signal <= MARGIN])))
+
+
+def _near_the_limit(signal: np.ndarray, level: float, whole: float) -> tuple[str, ...]:
+    """Whether columns that may be noise or not decide the noise."""
+    if whole < (1 + MATERIAL) * level:
+        return ()
+    unsure = np.sum((signal > 1) & (signal <= MARGIN))
+    return (
+        f"columns of the factors near the detection limit: {unsure}; they are counted as noise, "
+        f"and without them its standard deviation is {level:.3g}, not {whole:.3g}",
+    )
+
+
 def _mean_only(observed: Observed, center: float, spread: float) -> Fitted:
     """One row, one column, or nothing that varies: every entry is the mean, give or take."""
     rng, count = np.random.default_rng(0), len(observed.values)
@@ -258,4 +273,4 @@ def _mean_only(observed: Observed, center: float, spread: float) -> Fitted:
     zeros = [np.zeros(shape, np.float32) for shape in shapes]
     draws = FactorDraws(noise, offset.astype(np.float32), *zeros)
     why = "one row, one column or constant values have no low rank to learn: the mean is used"
-    return Fitted(draws, 0, spread, 0.0, np.zeros(0), np.zeros((MOST_DRAWS, 1)), None, (why,))
+    return Fitted(draws, 0, spread, None, np.zeros(0), np.zeros((MOST_DRAWS, 1)), None, (why,))

@@ -15,8 +15,9 @@ import numpy as np
 
 from pipla.algorithms import RPL, Algorithm
 from pipla.completion._observations import Observed
+from pipla.completion._running import finished, saved_steps, thinning
 from pipla.completion.draws import MatrixDraws
-from pipla.engine.result import Result, Status
+from pipla.engine.result import Result
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.models.likelihoods import Gaussian
@@ -64,10 +65,7 @@ def recommended() -> Algorithm:
 
 def zero_filled(observed: Observed) -> np.ndarray:
     """The observations, averaged where repeated, and 0 elsewhere."""
-    sums, counts = np.zeros(observed.shape), np.zeros(observed.shape)
-    np.add.at(sums, (observed.rows, observed.columns), observed.values)
-    np.add.at(counts, (observed.rows, observed.columns), 1.0)
-    return sums / np.maximum(counts, 1.0)
+    return np.nan_to_num(observed.averaged())
 
 
 def fit_nuclear(
@@ -86,8 +84,7 @@ def fit_nuclear(
         noise = _held_out_noise(observed, num_particles, seed)
     result = _run(observed, noise, num_steps, num_particles, seed, progress)
     values = np.asarray(result.saved_particles)
-    late = np.arange(1, len(values) + 1) * (result.num_steps // len(values)) > result.burn_in
-    values = values[late].reshape(-1, *observed.shape)
+    values = values[saved_steps(result)[1]].reshape(-1, *observed.shape)
     mean = np.asarray(result.x_mean)
     draws = MatrixDraws(np.full(len(values), noise), values, mean)
     # Singular values of the noise alone reach this far.
@@ -99,15 +96,14 @@ def fit_nuclear(
 
 def _held_out_noise(observed: Observed, num_particles: int, seed: int) -> float:
     """The noise of the smallest error at entries that the run did not see."""
+    spread = float(observed.values.std()) or abs(float(observed.values.mean()))
     hidden = np.random.default_rng(seed).random(len(observed.values)) < HELD_OUT
     if hidden.all() or not hidden.any():
-        return CANDIDATES[2] * float(observed.values.std())
+        return CANDIDATES[2] * spread
+    shown, test = observed.some(~hidden), observed.some(hidden)
     errors = []
-    spread = float(observed.values.std()) or abs(float(observed.values.mean()))
     for share in CANDIDATES:
-        shown = observed.some(~hidden)
         result = _run(shown, share * spread, TRIAL_STEPS, num_particles, seed, False)
-        test = observed.some(hidden)
         found = np.asarray(result.x_mean)[test.rows, test.columns]
         errors.append(float(np.mean((found - test.values) ** 2)))
     return CANDIDATES[int(np.argmin(errors))] * spread
@@ -122,7 +118,7 @@ def _run(
     progress: bool | None,
 ) -> Result:
     start = jnp.asarray(zero_filled(observed), jnp.result_type(float))
-    kept = max(1, -(-(num_steps - num_steps // 2) * num_particles // MOST_DRAWS))
+    every = thinning(num_steps - num_steps // 2, num_particles, MOST_DRAWS)
     result = run(
         nuclear_model(observed, noise),
         recommended(),
@@ -131,12 +127,8 @@ def _run(
         num_steps=num_steps,
         burn_in=num_steps // 2,
         key=jax.random.key(seed),
-        save=Save(moments_every=1, particles_every=kept),
+        save=Save(moments_every=1, particles_every=every),
         progress=progress,
         check=False,
     )
-    if result.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    if result.x_mean is None or result.status is Status.NONFINITE:
-        raise FloatingPointError(f"the matrix could not be completed: {result.message}")
-    return result
+    return finished(result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,16 +124,21 @@ def figures(results: Results[CompletionRow]) -> Mapping[str, Figure]:
 
 
 def findings(results: Results[CompletionRow]) -> Sequence[Text]:
-    """What became of the published settings, and how wide the intervals are."""
+    """What became of the paper's settings, and how wide the intervals are."""
     said = []
-    for row in results.rows:
-        if row.variant in ("published", "corrected"):
-            end = "not finite" if row.finite < 1 else f"{_percent(row.particle_nmse_missing)}"
-            theta = "" if row.theta_mean is None else f", theta1 = {row.theta_mean:.3g}"
+    for variant in ("published", "corrected"):
+        rows = [row for row in results.rows if row.variant == variant]
+        said += [f"{row.label}: not finite." for row in rows if row.finite < 1]
+        errors = _known(row.particle_nmse_missing for row in rows)
+        theta = _known(row.theta_mean for row in rows)
+        if errors and theta:
             said.append(
-                f"{row.label}: after {row.num_steps} steps, NMSE of missing entries {end}{theta}."
+                f"The paper's step, smoothing and start, {variant}; {rows[0].num_steps} steps: "
+                f"NMSE of missing entries {_range(errors, 3)} %, theta1 = {_range(theta, 3)} from "
+                f"{methods.PUBLISHED_START['strength']:g}."
             )
-        elif row.coverage is not None and row.width is not None:
+    for row in results.rows:
+        if row.variant == "recommended" and row.coverage is not None and row.width is not None:
             said.append(
                 f"{row.label}{', ' + row.detail if row.detail else ''}: 90 % intervals of missing "
                 f"entries hold {100 * row.coverage:.1f} % of them and are {row.width:.3g} wide."
@@ -141,14 +146,21 @@ def findings(results: Results[CompletionRow]) -> Sequence[Text]:
     return [Text(sentence) for sentence in said]
 
 
-def _percent(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.3g} %"
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    low, high = (f"{end:.{digits}g}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def _pair(whole: float | None, missing: float | None) -> Cell | None:
     if whole is None or missing is None:
         return None
-    return Cell(f"{whole:.3g} / {missing:.3g}", missing)
+    # The columns must fit a page: errors of SoftImpute and of factors have two digits.
+    shown = [f"{error:.{3 if error > 1e-3 else 2}g}" for error in (whole, missing)]
+    return Cell(" / ".join(shown), missing)
 
 
 MATRIX_COMPLETION = CompletionExperiment(
@@ -157,8 +169,9 @@ MATRIX_COMPLETION = CompletionExperiment(
     about="A checkerboard of 188×188 pixels and rank 2, in noise of variance .1, with 30 % of the "
     "pixels missing. The paper's prior is a nuclear norm whose strength theta1 is learned, and the "
     "noise theta2 with it. Published and corrected rows have the paper's step, smoothing and "
-    "start; the recommended rule is RPL at the true noise; factors learn the noise. NMSE in %: "
-    "whole matrix / missing entries.",
+    "start, with its approximate and with the exact prox; the recommended rule is RPL at the true "
+    "noise; factors learn the noise. NMSE in %: whole matrix / missing entries; coverage: "
+    "the share of missing entries in 90 % intervals.",
     matrix=matrix,
     ready=lambda: True,
     where="The checkerboard is generated.",
@@ -172,15 +185,14 @@ MATRIX_COMPLETION = CompletionExperiment(
     columns={
         "algorithm": lambda row: row.algorithm,
         "variant": lambda row: row.variant,
-        "prox": lambda row: row.prox,
         "steps": lambda row: row.num_steps,
         "one particle": lambda row: _pair(row.particle_nmse, row.particle_nmse_missing),
-        "mean of particles": lambda row: _pair(row.particles_nmse, row.particles_nmse_missing),
+        "particle mean": lambda row: _pair(row.particles_nmse, row.particles_nmse_missing),
         "average": lambda row: _pair(row.nmse, row.nmse_missing),
         "paper": lambda row: None if row.paper is None else _pair(*row.paper),
         "theta1": lambda row: mean_sd(row.theta_mean, row.theta_sd or row.theta_stderr, 3),
-        "90 % intervals hold": lambda row: fixed(row.coverage, 3),
-        "seconds": lambda row: fixed(row.seconds, 1),
+        "coverage": lambda row: fixed(row.coverage, 3),
+        "s": lambda row: fixed(row.seconds, 1),
     },
     figures=figures,
     findings=findings,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipla.algorithms import MYIPLA, MYPGD, PIPGLA, RPL
-from pipla.completion import complete
+from pipla.completion import Triplets, complete
 from pipla.completion._observations import Observed
 from pipla.completion.completing import Completion
 from pipla.completion.nuclear import STEP, nuclear_model, zero_filled
@@ -123,7 +123,11 @@ def published_model(observed: Observed, approximation: str | None) -> Model:
 def recommended_nuclear(matrix: Matrix, num_steps: int, seed: int) -> Completed:
     """`complete(prior="nuclear")` at the noise that generated the data."""
     found = complete(
-        _given(matrix), prior="nuclear", noise=matrix.noise, num_steps=num_steps, seed=seed
+        Triplets(*matrix.observed),
+        prior="nuclear",
+        noise=matrix.noise,
+        num_steps=num_steps,
+        seed=seed,
     )
     assert found.result is not None
     if not isinstance(found.strength, float):
@@ -141,15 +145,13 @@ def recommended_nuclear(matrix: Matrix, num_steps: int, seed: int) -> Completed:
 
 def factors(matrix: Matrix, num_steps: int, seed: int) -> Completed:
     """`complete`, with its default prior."""
-    found = complete(_given(matrix), num_steps=num_steps, seed=seed)
+    found = complete(Triplets(*matrix.observed), num_steps=num_steps, seed=seed)
     compiling = 0.0 if found.result is None else found.result.compile_seconds
-    draws = None
-    if matrix.truth is not None:
-        draws = found.draws.block(slice(None))[-1]
+    last = None if matrix.truth is None else found.draws.block(slice(None))[-1]
     return Completed(
         found.mean(),
         found.seconds - compiling,
-        particle=draws,
+        particle=last,
         interval=_interval(found, matrix),
         std=_std(found, matrix),
         noise=found.noise,
@@ -162,22 +164,18 @@ def factors(matrix: Matrix, num_steps: int, seed: int) -> Completed:
 def soft_impute_cv(matrix: Matrix, num_steps: int, seed: int) -> Completed:
     """SoftImpute with a validated path; on ratings, of what the biases leave over."""
     began = time.perf_counter()
-    observed, base = matrix.observed, np.zeros((1, 1))
-    options: dict[str, int] = {}
     if matrix.truth is None:
-        mean, a, b = peers.biased_mean(observed)
-        base = mean + a[:, None] + b[None]
-        observed = observed._replace(values=observed.values - base[observed.rows, observed.columns])
-        options = {"penalties": 12, "iterations": 30}
-    found = base + peers.soft_impute_cv(observed, seed, **options)
-    rank = int(np.linalg.matrix_rank(found - base, tol=1e-3)) if matrix.truth is not None else None
-    return Completed(found, time.perf_counter() - began, rank=rank)
+        found = peers.centred_soft_impute_cv(matrix.observed, seed, penalties=12, iterations=30)
+        return Completed(found, time.perf_counter() - began)
+    found = peers.soft_impute_cv(matrix.observed, seed)
+    seconds = time.perf_counter() - began
+    return Completed(found, seconds, rank=int(np.linalg.matrix_rank(found, tol=1e-3)))
 
 
 def biased_mean(matrix: Matrix, num_steps: int, seed: int) -> Completed:
     """The mean, with shrunk biases of rows and columns."""
     began = time.perf_counter()
-    mean, a, b = peers.biased_mean(matrix.observed)
+    mean, a, b = matrix.observed.biased_mean()
     return Completed(mean + a[:, None] + b[None], time.perf_counter() - began)
 
 
@@ -204,12 +202,6 @@ def learned_noises(
         )
         found.append([STEP / divisor, float(np.exp(result.theta["noise"]))])
     return found
-
-
-def _given(matrix: Matrix) -> Any:
-    from pipla.completion import Triplets
-
-    return Triplets(*matrix.observed)
 
 
 def _quiet_run(model: Model, algorithm: Any, **options: Any) -> Result:

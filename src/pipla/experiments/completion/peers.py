@@ -1,4 +1,4 @@
-"""Other methods, in NumPy: SoftImpute with a validated path, and the mean with biases."""
+"""SoftImpute with a validated path, in NumPy."""
 
 from __future__ import annotations
 
@@ -53,15 +53,12 @@ def soft_impute_cv(
     return soft_impute(observed, chosen, x)
 
 
-def biased_mean(observed: Observed, shrinkage: float = 5.0) -> tuple[float, np.ndarray, np.ndarray]:
-    """The overall mean, and means of columns and rows shrunk as by `shrinkage` zeros."""
-    rows, columns, values, (count, width) = observed
-    mean = float(values.mean())
-    left = values - mean
-    b = np.bincount(columns, left, width) / (np.bincount(columns, minlength=width) + shrinkage)
-    left = left - b[columns]
-    a = np.bincount(rows, left, count) / (np.bincount(rows, minlength=count) + shrinkage)
-    return mean, a, b
+def centred_soft_impute_cv(observed: Observed, seed: int, **options: int) -> np.ndarray:
+    """SoftImpute-CV of what the biased mean leaves over, and that mean added again."""
+    mean, a, b = observed.biased_mean()
+    base = mean + a[:, None] + b[None]
+    left = observed._replace(values=observed.values - base[observed.rows, observed.columns])
+    return base + soft_impute_cv(left, seed, **options)
 
 
 def _thresholded(matrix: np.ndarray, penalty: float) -> np.ndarray:
