@@ -218,7 +218,8 @@ def positive(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a positive number, got {show(value)}.") from error
     if not np.issubdtype(numbers.dtype, np.number) or np.iscomplexobj(numbers):
         raise TypeError(f"{name} must be a positive number, got {show(value)}.")
-    if np.ma.is_masked(value) or numbers.nbytes > _memory():
+    in_memory(name, numbers)
+    if np.ma.is_masked(value):
         raise ValueError(f"{name} must be positive and finite, got {show(value)}.")
     limits = jnp.finfo(jnp.result_type(float))
     if not bool(np.all((numbers >= float(limits.tiny)) & (numbers <= float(limits.max)))):
@@ -338,6 +339,15 @@ def _large_integer(name: str, value: int) -> int | float:
         return float(value)
     except OverflowError as error:
         raise ValueError(f"{name} is too large for a floating-point number.") from error
+
+
+def in_memory(name: str, value: Any) -> None:
+    """An array is no larger than the memory: a look at each number of a huge view takes hours."""
+    if isinstance(value, np.ndarray) and value.nbytes > _memory():
+        raise ValueError(
+            f"{name} is larger than the memory of this machine: shape {value.shape}, "
+            f"{value.nbytes / 2**30:.3g} GiB."
+        )
 
 
 def _memory() -> float:

@@ -4,6 +4,7 @@ import functools
 import warnings
 
 import jax
+import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
@@ -11,6 +12,10 @@ pytest.importorskip("skimage")
 
 import odd_calls
 import odd_targets
+
+from pipla.completion.estimators import LowRankCompletion
+from pipla.networks.estimators import SparseBayesianMLPClassifier
+from pipla.regression import SparseLogisticRegression
 
 pytestmark = pytest.mark.slow
 
@@ -71,3 +76,18 @@ def test_only_errors_of_the_library_itself_are_sound(call, outcome):
     target = odd_targets.Target("t", named, {"x": 1.0})
     run = functools.partial(odd_calls._perform, 0, target, {"x": "'a'"}, {"x": "a"})
     assert run().outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SparseLogisticRegression,
+        LowRankCompletion,
+        SparseBayesianMLPClassifier,
+    ],
+)
+def test_a_view_larger_than_the_memory_is_refused_at_once(estimator):
+    """scikit-learn would look at each of its 4 10^12 numbers first."""
+    huge = np.broadcast_to(np.float64(1.0), (2**21, 2**21))
+    with pytest.raises(ValueError, match=r"X is larger than the memory.*\(2097152, 2097152\)"):
+        estimator().fit(huge, np.zeros(3))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pipla import _checks
 from pipla._extras import extra
 from pipla.completion._observations import Triplets
 from pipla.completion.completing import Completion, Prior, complete
@@ -118,6 +119,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
 
     def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
+        _checks.in_memory("X", X)
         return validate_data(
             self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", copy=True
         )

@@ -123,7 +123,11 @@ class _SparseBayesianMLP(BaseEstimator):
     def standardise(self, X: Any) -> np.ndarray:
         """Features as the network sees them: standardised as in training, clipped at ±5."""
         check_is_fitted(self)
-        return self._standardised(validate_data(self, X, reset=False, dtype=np.float64))
+        return self._standardised(self._validated(X, reset=False))
+
+    def _validated(self, X: Any, *others: Any, **options: Any) -> Any:
+        _checks.in_memory("X", X)
+        return validate_data(self, X, *others, dtype=np.float64, **options)
 
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         return np.clip((X - self.mean_) / self.scale_, -CLIP, CLIP)
@@ -169,7 +173,7 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
             X: features of shape (observations, features).
             y: a label for each observation.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y = self._validated(X, y, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -213,7 +217,7 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
             X: features of shape (observations, features).
             y: a response for each observation.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
+        X, y = self._validated(X, y, ensure_min_samples=2, y_numeric=True)
         y = np.asarray(y, np.float64)
         self._level = float(y.mean())
         self._unit = float(y.std()) or 1.0
