@@ -18,7 +18,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from compare import simulated, simulated_labels
+from data_sets import simulated, simulated_labels
 from scipy import stats
 
 from pipla.regression import SparseLinearRegression, SparseLogisticRegression
