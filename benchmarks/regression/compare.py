@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from data_sets import Sets, Split, held_out, labels, numbers
+from data_sets import Sets, Split, held_out, labels, numbers, seen
 from methods import FOR_LABELS, FOR_NUMBERS, MOST_FEATURES, ONCE, Method, warm
 from sklearn.metrics import log_loss
 
@@ -56,6 +56,7 @@ class Part(NamedTuple):
 PARTS = {
     "numbers": Part("Numbers: RMSE", numbers, FOR_NUMBERS, rmse),
     "labels": Part("Labels: log-loss", labels, FOR_LABELS, logistic_loss),
+    "seen": Part("Labels looked at: log-loss", seen, FOR_LABELS, logistic_loss),
     "held-out": Part("Other labels: log-loss", held_out, FOR_LABELS, logistic_loss),
 }
 
@@ -141,7 +142,7 @@ def table_of(part: Part, names: list[str], results: Results) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=10, help="splits of the data, or seeds")
-    parser.add_argument("--only", default="numbers,labels,held-out", help="tables, by commas")
+    parser.add_argument("--only", default="numbers,labels,seen,held-out", help="tables, by commas")
     parser.add_argument("--match", default="", help="only sets whose name contains this")
     parser.add_argument("--methods", default="", help="only these, by semicolons")
     parser.add_argument("--out", type=Path, help="a folder for results and page")

@@ -22,17 +22,22 @@ with extra("sklearn", "a scikit-learn estimator"):
         validate_data,
     )
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """There are no callbacks."""
+class _NoCallbacks:
+    """The place of scikit-learn's mixin where there is none."""
 
-    def with_callbacks(method: Any) -> Any:
-        """`method` itself."""
-        return method
 
+def _callback_support() -> tuple[Any, Any]:
+    """scikit-learn's mixin and decorator for callbacks; before 1.9 they do nothing."""
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:
+        return _NoCallbacks, lambda method: method
+    return CallbackSupportMixin, with_callbacks
+
+
+_Callbacks: Any
+_Callbacks, with_callbacks = _callback_support()
 
 #: The priors that an estimator takes.
 PRIORS = ("learned", "laplace", "elastic-net", "group")
@@ -40,7 +45,7 @@ PRIORS = ("learned", "laplace", "elastic-net", "group")
 _CHUNK = 4_000_000
 
 
-class SparseRegression(CallbackSupportMixin, BaseEstimator):
+class SparseRegression(_Callbacks, BaseEstimator):
     """Shared by all: a sparse prior on the coefficients that is learned from the data."""
 
     prior: str
