@@ -98,18 +98,22 @@ def labels(seed: int) -> Sets:
 
 
 def seen(seed: int) -> Sets:
-    """Sets of labels that the estimator was not made for, but looked at when it was improved."""
-    for pair in ((2, 7), (0, 6)):
+    """Sets of labels that were looked at when predictions were improved."""
+    for pair in ((2, 7), (0, 6), (1, 8), (5, 9), (4, 7), (3, 5), (6, 8), (1, 7)):
         yield f"digits {pair[0]} v {pair[1]}", split(*digits(*pair), seed)
+    for label in (0, 1):
+        yield f"wine {label} v rest", split(*wine(label), seed)
     yield "labels, n 100, p 10, 3 effects", simulated_labels(seed, 100, 10, 3)
-    yield "wine 0 v rest", split(*wine(0), seed)
+    yield "labels, n 150, p 20, 6 effects", simulated_labels(seed + 100, 150, 20, 6)
+    yield "labels, n 200, p 50, correlation .8", simulated_labels(seed, 200, 50, 5, 0.8)
+    yield "labels, n 300, p 30, all effects", simulated_labels(seed + 200, 300, 30, 30)
 
 
 def held_out(seed: int) -> Sets:
     """Sets of labels that nothing was chosen by."""
-    for pair in ((1, 8), (5, 9), (4, 7), (3, 5), (6, 8), (1, 7)):
+    for pair in ((8, 9), (2, 3), (0, 9)):
         yield f"digits {pair[0]} v {pair[1]}", split(*digits(*pair), seed)
-    yield "wine 1 v rest", split(*wine(1), seed)
-    yield "labels, n 200, p 50, correlation .8", simulated_labels(seed, 200, 50, 5, 0.8)
-    yield "labels, n 150, p 20, 6 effects", simulated_labels(seed + 100, 150, 20, 6)
-    yield "labels, n 300, p 30, all effects", simulated_labels(seed + 200, 300, 30, 30)
+    x, y = load_digits(return_X_y=True)
+    yield "digits, even v odd", split(x, y % 2, seed)
+    yield "labels, n 120, p 15, 5 effects", simulated_labels(seed + 300, 120, 15, 5)
+    yield "labels, n 400, p 40, correlation .5", simulated_labels(seed + 300, 400, 40, 10, 0.5)
