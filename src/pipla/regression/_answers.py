@@ -102,7 +102,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
     rng = np.random.default_rng([task.seed, 1])
     levels = np.zeros_like(found.levels)
     if task.intercept:
-        offsets = _image_means(design, task) @ found.draws.astype(np.float64).T
+        offsets = _column_means(design, task) @ found.draws.astype(np.float64).T
         levels = rng.standard_normal(found.levels.shape) * found.noise / np.sqrt(total)
         levels -= offsets[:, None]
     answer = _answer(design, found, scale, errors, levels, np.array([level]), 1)
@@ -110,7 +110,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
     return answer._replace(noise=answer.theta["noise"], state=state)
 
 
-def _image_means(design: Design, task: Task) -> np.ndarray:
+def _column_means(design: Design, task: Task) -> np.ndarray:
     """The weighted mean of each column as the sampler has it: 0 where it is centred."""
     if design.is_dense or design.size == 0:
         return np.zeros(design.size)

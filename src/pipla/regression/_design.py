@@ -8,7 +8,7 @@ import numpy as np
 
 from pipla.regression._state import Columns
 
-#: Above so many numbers, equal observations are not looked for.
+#: Equal observations are not merged in arrays with more numbers than this.
 LARGEST_MERGED = 1_000_000
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 from scipy.special import expit, logsumexp
 
@@ -25,7 +26,7 @@ from pipla.regression._state import Columns
 
 #: Newton's steps cost rows times size squared each; beyond this there is no second prediction.
 MOST_WORK, LARGEST = 4e9, 1000
-#: A normal prior with so many times the learned variance is nearly flat.
+#: A normal prior with this multiple of the learned variance counts as flat.
 FLAT = 1000.0
 #: Linear predictors (draws times rows) that are in memory at a time.
 _CHUNK = 4_000_000
@@ -138,8 +139,8 @@ def ridge_mode(
         p = expit(labels.base + x @ b)
         curvature = p * (1 - p)
         gradient = x.T @ (weights * (p - y)) + penalty * b
-        inverse = np.linalg.inv((x.T * (weights * curvature)) @ x + np.diag(penalty))
-        step = inverse @ gradient
+        hessian = (x.T * (weights * curvature)) @ x + np.diag(penalty)
+        step = scipy.linalg.solve(hessian, gradient, assume_a="pos")
         slope = float(gradient @ step)
         if slope < 1e-12 * (1 + now):  # twice what is left to gain
             break
@@ -148,7 +149,7 @@ def ridge_mode(
             length *= 0.5
         b = b - length * step
         now = value(b)
-    leverage = np.sum((x @ inverse) * x, axis=1)
+    leverage = np.sum(scipy.linalg.solve(hessian, x.T, assume_a="pos").T * x, axis=1)
     count = np.minimum(weights, 1)  # one of several equal observations is left out
     moved = labels.base + x @ b
     moved = moved + count * (p - y) * leverage / np.maximum(1 - count * curvature * leverage, 1e-3)
