@@ -30,9 +30,8 @@ EVERY = 10
 
 def ranks(model: Any, b: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The rank of each coefficient among its draws, ties at random, as a number in (0, 1)."""
-    draws = model._answer_.draws[::EVERY, 0]
-    truth = b.astype(np.float32)
-    below, ties = np.sum(draws < truth, axis=0), np.sum(draws == truth, axis=0)
+    draws = model._answer_.draws[::EVERY, 0] * model._answer_.units
+    below, ties = np.sum(draws < b, axis=0), np.sum(draws == b, axis=0)
     return (below + rng.uniform(size=b.size) * (ties + 1)) / (len(draws) + 1)
 
 

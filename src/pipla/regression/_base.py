@@ -159,6 +159,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
             for start in range(0, draws.shape[2], step):
                 part = slice(start, start + step)
                 found[..., part] = np.quantile(draws[..., part], [0.05, 0.95], axis=0)
+            found *= self._answer_.units
             self._quantiles_ = (self._answer_, found)
         return self._quantiles_[1].reshape(2, *self.coef_.shape)
 
@@ -172,7 +173,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
         limit = answer.threshold if self.threshold is None else self.threshold
         counts = np.zeros(answer.mean.shape)
         for draw in answer.draws:
-            counts += np.abs(draw) > limit
+            counts += np.abs(draw) * answer.units > limit
         return (counts / len(answer.draws)).reshape(self.coef_.shape)
 
     def summary(self, most: int = 12, feature_names: Sequence[str] | None = None) -> str:
@@ -202,7 +203,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
         """`function` of the linear predictors (draws, rows, outputs), for some rows at a time."""
         draws, levels = self._answer_.draws, self._answer_.levels
         count, outputs, features = draws.shape
-        flat = draws.reshape(-1, features)
+        flat = draws.reshape(-1, features) * self._answer_.units
         step = max(_CHUNK // (count * outputs), 1)
         X = X if isinstance(X, np.ndarray) else X.tocsr()
         parts = []
