@@ -2,6 +2,7 @@
 
     python benchmarks/regression/calibration.py                 # both tables
     python benchmarks/regression/calibration.py --seeds 20 --only drawn
+    python benchmarks/regression/calibration.py --only fixed --priors learned    # a minute
 
 `drawn`: a model is fitted; coefficients and responses are drawn from what it learned, and fitted
 again. 90 % intervals should hold 90 % of all coefficients, ranks of the coefficients among their
@@ -18,7 +19,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from compare import simulated, simulated_labels
+from data_sets import simulated, simulated_labels
 from scipy import stats
 
 from pipla.regression import SparseLinearRegression, SparseLogisticRegression
@@ -30,9 +31,8 @@ EVERY = 10
 
 def ranks(model: Any, b: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The rank of each coefficient among its draws, ties at random, as a number in (0, 1)."""
-    draws = model._answer_.draws[::EVERY, 0]
-    truth = b.astype(np.float32)
-    below, ties = np.sum(draws < truth, axis=0), np.sum(draws == truth, axis=0)
+    draws = model._answer_.draws[::EVERY, 0] * model._answer_.units
+    below, ties = np.sum(draws < b, axis=0), np.sum(draws == b, axis=0)
     return (below + rng.uniform(size=b.size) * (ties + 1)) / (len(draws) + 1)
 
 
@@ -107,8 +107,8 @@ def drawn(seeds: int) -> None:
         score.show_inclusion()
 
 
-def fixed(seeds: int) -> None:
-    """Simulations with given effects."""
+def fixed(seeds: int, chosen: list[str]) -> None:
+    """Simulations with given effects, for the chosen priors."""
     for name, make, kind, priors in (
         (
             "linear, n 200, p 1000, 10 effects",
@@ -130,7 +130,7 @@ def fixed(seeds: int) -> None:
         ),
     ):
         print(f"\n{name}: 90 % intervals hold")
-        for prior in priors:
+        for prior in (prior for prior in priors if prior in chosen):
             score = Score()
             for seed in range(seeds if prior == "learned" else min(seeds, 2)):
                 data = make(seed)
@@ -146,12 +146,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", default="drawn,fixed")
+    parser.add_argument("--priors", default="learned,laplace", help="of `fixed`, by commas")
     options = parser.parse_args()
     parts = options.only.split(",")
     if "drawn" in parts:
         drawn(options.seeds)
     if "fixed" in parts:
-        fixed(options.seeds)
+        fixed(options.seeds, options.priors.split(","))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import warnings
 
 import numba
 import numpy as np
-from compare import digits, split
+from data_sets import digits, split
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
@@ -68,7 +68,7 @@ def sampled(x, y, x_test, scale, laplace, draws, seed):
 
 def main() -> None:
     for seed in range(3):
-        data = split(*digits(), seed)
+        data = split(*digits(3, 8), seed)
         varies = data.x.std(axis=0) > 0
         x, x_test = (
             np.column_stack([part[:, varies], np.ones(len(part))]) for part in (data.x, data.x_test)

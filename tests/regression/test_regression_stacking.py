@@ -13,6 +13,7 @@ from pipla.regression._stacking import (
     best_share,
     reduced,
     ridge_mode,
+    separable,
     stacked,
 )
 
@@ -109,9 +110,25 @@ def test_the_weight_of_the_average_maximises_the_score(seed):
     assert best_share(second, second + 1, weights) == 0
 
 
-def test_too_much_work_and_no_variance_mean_no_second_prediction():
+def test_a_plane_between_the_classes_is_found():
+    x, y = problem()
+    assert not separable(labels_of(x, y)[0], x, 1.0)
+    normal = np.array([3.0, -1.0, 0.5, 2.0])
+    planes = (x @ normal + 0.4 > 0) * 1.0
+    assert separable(labels_of(x, planes)[0], x, 1.0)
+    wrong = np.argmax(np.abs(x @ normal + 0.4))
+    planes[wrong] = 1 - (x[wrong] @ normal + 0.4 > 0)
+    assert not separable(labels_of(x, planes)[0], x, 1.0)
+    few, y = problem(n=5, p=9)
+    coordinates = reduced(few)[0]
+    assert separable(labels_of(few, y)[0], coordinates, 1.0)
+
+
+def test_too_much_work_no_variance_and_no_plane_mean_no_second_prediction():
     x, y = problem()
     labels, design = labels_of(x, y)
+    assert stacked(labels, design, 1.0, np.zeros((2, 4)), np.zeros(2)) is None
+    labels, design = labels_of(x, (x[:, 0] > 0.1) * 1.0)
     draws, levels = np.zeros((2, 4)), np.zeros(2)
     assert stacked(labels, design, 0.0, draws, levels) is None
     assert stacked(labels, design, 1.0, draws, levels) is not None

@@ -13,7 +13,7 @@ from pipla.regression._chains import (
     LinearData,
     MultinomialChain,
 )
-from pipla.regression._design import Design, design_of
+from pipla.regression._design import Design, centre_and_scale, design_of
 from pipla.regression._learned import CHAINS, Posterior, Progress, sample
 from pipla.regression._stacking import Labels, Mode, stacked
 from pipla.regression._state import Prior
@@ -25,7 +25,10 @@ class Answer(NamedTuple):
     Attributes:
         mean: posterior means, of shape (C, p).
         slab: posterior probabilities of not being 0, of the same shape.
-        draws, levels: of coefficients (draws, C, p) and intercepts (draws, C).
+        draws: of the coefficients of standardised features, of shape (draws, C, p), in float32.
+        units: what a draw is multiplied by for the user's features, of shape (p,); 0 for features
+            that do not vary.
+        levels: draws of the intercepts, of shape (draws, C).
         threshold: half of the standard error that a coefficient would have alone; (p,).
         noise: sigma; NaN where there is none.
         theta, theta_interval: what was learned, by name, and 95 % intervals.
@@ -38,6 +41,7 @@ class Answer(NamedTuple):
     mean: np.ndarray
     slab: np.ndarray
     draws: np.ndarray
+    units: np.ndarray
     levels: np.ndarray
     threshold: np.ndarray
     noise: float
@@ -86,9 +90,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
     """Linear regression with a learned prior and noise."""
     design = design_of(task.features, task.weights, task.intercept, task.standardise)
     total = float(task.weights.sum())
-    level = float(task.weights @ task.y) / total if task.intercept else 0.0
-    spread = float(np.sqrt(task.weights @ (task.y - level) ** 2 / total))
-    scale = spread if spread > 1e-14 * np.max(np.abs(task.y), initial=0.0) else 1.0
+    level, scale = centre_and_scale(task.y, task.weights, task.intercept)
     data = LinearData(design, (task.y - level) / scale, task.weights, task.intercept)
     start = task.state or State([np.zeros(design.size)] * CHAINS, 0.7, None)
     chains = [
@@ -102,7 +104,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
     rng = np.random.default_rng([task.seed, 1])
     levels = np.zeros_like(found.levels)
     if task.intercept:
-        offsets = _image_means(design, task) @ found.draws.astype(np.float64).T
+        offsets = _column_means(design, task) @ found.draws.astype(np.float64).T
         levels = rng.standard_normal(found.levels.shape) * found.noise / np.sqrt(total)
         levels -= offsets[:, None]
     answer = _answer(design, found, scale, errors, levels, np.array([level]), 1)
@@ -110,7 +112,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
     return answer._replace(noise=answer.theta["noise"], state=state)
 
 
-def _image_means(design: Design, task: Task) -> np.ndarray:
+def _column_means(design: Design, task: Task) -> np.ndarray:
     """The weighted mean of each column as the sampler has it: 0 where it is centred."""
     if design.is_dense or design.size == 0:
         return np.zeros(design.size)
@@ -194,7 +196,8 @@ def _answer(
     return Answer(
         mean=design.coefficients(found.mean.reshape(outputs, design.size)) * scale,
         slab=spread_out(design, found.slab.reshape(outputs, design.size)),
-        draws=design.coefficients(draws) * np.float32(scale),
+        draws=spread_out(design, draws),
+        units=spread_out(design, scale / design.scales),
         levels=moved * scale + base,
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=float("nan"),
@@ -208,7 +211,7 @@ def _answer(
 
 def spread_out(design: Design, values: np.ndarray) -> np.ndarray:
     """Numbers of the features that vary, with 0 for the others."""
-    found = np.zeros((*values.shape[:-1], design.num_features))
+    found = np.zeros((*values.shape[:-1], design.num_features), values.dtype)
     found[..., design.kept] = values
     return found
 

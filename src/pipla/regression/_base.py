@@ -22,17 +22,22 @@ with extra("sklearn", "a scikit-learn estimator"):
         validate_data,
     )
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """There are no callbacks."""
+class _NoCallbacks:
+    """The place of scikit-learn's mixin where there is none."""
 
-    def with_callbacks(method: Any) -> Any:
-        """`method` itself."""
-        return method
 
+def _callback_support() -> tuple[Any, Any]:
+    """scikit-learn's mixin and decorator for callbacks; before 1.9 they do nothing."""
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:
+        return _NoCallbacks, lambda method: method
+    return CallbackSupportMixin, with_callbacks
+
+
+_Callbacks: Any
+_Callbacks, with_callbacks = _callback_support()
 
 #: The priors that an estimator takes.
 PRIORS = ("learned", "laplace", "elastic-net", "group")
@@ -40,7 +45,7 @@ PRIORS = ("learned", "laplace", "elastic-net", "group")
 _CHUNK = 4_000_000
 
 
-class SparseRegression(CallbackSupportMixin, BaseEstimator):
+class SparseRegression(_Callbacks, BaseEstimator):
     """Shared by all: a sparse prior on the coefficients that is learned from the data."""
 
     prior: str
@@ -154,6 +159,7 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
             for start in range(0, draws.shape[2], step):
                 part = slice(start, start + step)
                 found[..., part] = np.quantile(draws[..., part], [0.05, 0.95], axis=0)
+            found *= self._answer_.units
             self._quantiles_ = (self._answer_, found)
         return self._quantiles_[1].reshape(2, *self.coef_.shape)
 
@@ -167,7 +173,7 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         limit = answer.threshold if self.threshold is None else self.threshold
         counts = np.zeros(answer.mean.shape)
         for draw in answer.draws:
-            counts += np.abs(draw) > limit
+            counts += np.abs(draw) * answer.units > limit
         return (counts / len(answer.draws)).reshape(self.coef_.shape)
 
     def summary(self, most: int = 12, feature_names: Sequence[str] | None = None) -> str:
@@ -197,7 +203,7 @@ class SparseRegression(CallbackSupportMixin, BaseEstimator):
         """`function` of the linear predictors (draws, rows, outputs), for some rows at a time."""
         draws, levels = self._answer_.draws, self._answer_.levels
         count, outputs, features = draws.shape
-        flat = draws.reshape(-1, features)
+        flat = draws.reshape(-1, features) * self._answer_.units
         step = max(_CHUNK // (count * outputs), 1)
         X = X if isinstance(X, np.ndarray) else X.tocsr()
         parts = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipla.regression._state import Columns
 
-#: Above so many numbers, equal observations are not looked for.
+#: Equal observations are not merged in arrays with more numbers than this.
 LARGEST_MERGED = 1_000_000
 
 
@@ -84,6 +84,17 @@ def design_of(features: Any, weights: np.ndarray, centre: bool, scale: bool) -> 
         dense = (dense - centres[:, None]) / scales[:, None]
         columns = dense_columns(dense)
     return Design(columns, kept, centres, scales, len(varies))
+
+
+def centre_and_scale(y: np.ndarray, weights: np.ndarray, centre: bool) -> tuple[float, float]:
+    """Weighted mean (0 unless `centre`) and standard deviation of the responses, 1 if constant."""
+    top = float(np.max(np.abs(y), initial=0.0))
+    if top == 0:
+        return 0.0, 1.0
+    unit, total = y / top, float(weights.sum())  # the square of a very large number is infinite
+    level = float(weights @ unit) / total if centre else 0.0
+    spread = float(np.sqrt(weights @ (unit - level) ** 2 / total))
+    return top * level, top * spread if spread > 1e-14 else 1.0
 
 
 def merged(features: Any, y: np.ndarray, weights: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -31,6 +31,8 @@ from pipla.regression._vector_math import compiled, exp, inlined, log1p
 
 #: By how much the curvature is overstated in some of the updates.
 DAMPED = 4.0
+#: By how much it is understated in others, and the part that these are.
+LENGTHENED, LONG = 4.0, 0.1
 
 # Linear regression. #
 
@@ -182,9 +184,11 @@ def glm_sweeps(
     $$ \min\left(1, \exp[\ell(t) - \ell(s) + Q_t(s) - Q_s(t)] \, Z(s) / Z(t)\right): $$
 
     the prior cancels. The rule is valid for any g and h. In a part of the updates, chosen at
-    random, they are half of the slope and `DAMPED` times the curvature: a short Langevin step. A
-    proposal of 0 at 0 costs nothing more, so that a sweep over a sparse vector costs little more
-    than two products with X.
+    random, they are half of the gradient and `DAMPED` times the curvature: a short Langevin step.
+    In another part the curvature is `LENGTHENED` times smaller, a long step: the log-likelihood of
+    a few labels levels off for large coefficients, which its expansion at 0 hardly ever proposes,
+    so that the way back to 0 would hardly ever be accepted. A proposal of 0 at 0 costs nothing
+    more, so that a sweep over a sparse vector costs little more than two products with X.
 
     Arguments:
         columns: X.
@@ -233,10 +237,14 @@ def glm_sweeps(
                 for i in range(n):
                     g += x[i] * u[i]
                     h += x[i] * x[i] * c[i]
-            # Where the curvature changes much, a whole Newton step would be rejected for ever.
-            short = rng.random() < damping
-            if short:
-                g, h = 0.5 * g, DAMPED * h
+            # Where the curvature changes much, a whole Newton step would always be rejected.
+            of_g, of_h = 1.0, 1.0
+            kind = rng.random()
+            if kind < damping:
+                of_g, of_h = 0.5, DAMPED
+            elif kind < damping + LONG:
+                of_h = 1.0 / LENGTHENED
+            g, h = of_g * g, of_h * h
             q = g + h * old
             if is_level:
                 k = 0
@@ -274,8 +282,7 @@ def glm_sweeps(
                     gain += weights[i] * (y[i] * x[i] * step - (a_new[i] - a[i]))
                     g_new += x[i] * u_new[i]
                     h_new += x[i] * x[i] * c_new[i]
-            if short:
-                g_new, h_new = 0.5 * g_new, DAMPED * h_new
+            g_new, h_new = of_g * g_new, of_h * h_new
             q_new = g_new + h_new * new
             if is_level:
                 top_new, total_new = mixture(q_new, h_new, flat, one)

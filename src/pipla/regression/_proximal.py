@@ -24,7 +24,7 @@ from pipla.prox import LaplaceScale, Strength
 from pipla.prox.base import Term
 from pipla.regression._answers import Answer, Task, spread_out
 from pipla.regression._chains import LEVEL_VARIANCE
-from pipla.regression._design import Design, design_of
+from pipla.regression._design import Design, centre_and_scale, design_of
 from pipla.regression._stacking import Labels, stacked
 from pipla.regression._terms import ElasticNetScale, Groups
 
@@ -61,10 +61,9 @@ def proximal(task: Task, prior: str, l1_ratio: float, groups: np.ndarray | None)
         width = np.sqrt(2 / (np.bincount(labels)[labels] * outputs + 1))
     features = jnp.asarray(design.columns.dense.T * width)
     linear = task.classes == 1 and not task.poisson
-    total = float(task.weights.sum())
-    centre = float(task.weights @ task.y) / total if linear and task.intercept else 0.0
-    scale = float(np.sqrt(task.weights @ (task.y - centre) ** 2 / total)) if linear else 1.0
-    scale = scale if scale > 0 else 1.0
+    centre, scale = 0.0, 1.0
+    if linear:
+        centre, scale = centre_and_scale(task.y, task.weights, task.intercept)
     data = {
         "features": features,
         "weights": jnp.asarray(task.weights, features.dtype),
@@ -157,7 +156,8 @@ def _answer(
     return Answer(
         mean=design.coefficients(mean) * scale,
         slab=spread_out(design, np.ones((outputs, design.size))),
-        draws=design.coefficients(draws).astype(np.float32) * np.float32(scale),
+        draws=spread_out(design, draws.astype(np.float32)),
+        units=spread_out(design, scale / design.scales),
         levels=moved * scale + centre,
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=noise * scale,

@@ -2,12 +2,14 @@ r"""Two predictions of a label, weighed by leaving observations out.
 
 An average over the posterior weighs every way to separate the classes that the prior allows. Where
 the classes keep a distance that labels alone do not tell (their features differ by more than is
-needed), the average is too cautious, at any scale of the prior, and the mode is not. So the
-probability is $\omega \bar p + (1 - \omega) \hat p$: $\bar p$ is the average over the posterior,
-$\hat p$ that of the mode under a normal prior with the learned variance, and $\omega$ maximises
-$\sum_i \log(\omega \bar p_{-i} + (1 - \omega) \hat p_{-i})$ (stacking: Yao, Vehtari, Simpson and
-Gelman 2018). Nothing is fitted again: $\bar p_{-i} = 1 / E[1 / p_i]$ over the posterior, and
-$\hat p_{-i}$ is one step of Newton away from the mode.
+needed), the average is too cautious, at any scale of the prior, and the mode is not. So, where a
+plane separates the classes, the probability is $\omega \bar p + (1 - \omega) \hat p$: $\bar p$ is
+the average over the posterior, $\hat p$ that of the mode under a normal prior with the learned
+variance, and $\omega$ maximises $\sum_i \log(\omega \bar p_{-i} + (1 - \omega) \hat p_{-i})$
+(stacking: Yao, Vehtari, Simpson and Gelman 2018). Nothing is fitted again:
+$\bar p_{-i} = 1 / E[1 / p_i]$ over the posterior, and $\hat p_{-i}$ is one step of Newton away from
+the mode. Where no plane separates the classes, the labels determine the scale of the prior, and the
+average stands alone: an estimated $\omega$ would add noise and nothing else.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 from scipy.special import expit, logsumexp
 
@@ -23,6 +26,8 @@ from pipla.regression._state import Columns
 
 #: Newton's steps cost rows times size squared each; beyond this there is no second prediction.
 MOST_WORK, LARGEST = 4e9, 1000
+#: A normal prior with this multiple of the learned variance counts as flat.
+FLAT = 1000.0
 #: Linear predictors (draws times rows) that are in memory at a time.
 _CHUNK = 4_000_000
 
@@ -55,7 +60,9 @@ class Mode(NamedTuple):
 def stacked(
     labels: Labels, design: Design, variance: float, draws: np.ndarray, levels: np.ndarray
 ) -> Mode | None:
-    """The mode and the weights of both predictions; None if that is too much work.
+    """The mode and the weights of both predictions.
+
+    None if no plane separates the classes, or if that is too much work.
 
     Arguments:
         labels: the data.
@@ -69,6 +76,8 @@ def stacked(
         return None
     x = _matrix(labels.columns, rows)
     coordinates, back = reduced(x)
+    if not separable(labels, coordinates, variance):
+        return None
     b, level, left_out = ridge_mode(labels, coordinates, variance)
     b = back @ b
     average = average_left_out(labels, x, draws, levels)
@@ -99,6 +108,14 @@ def reduced(x: Any) -> tuple[np.ndarray, Any]:
     return vectors[:, used] * root, x.T @ (vectors[:, used] / root)
 
 
+def separable(labels: Labels, x: np.ndarray, variance: float) -> bool:
+    """Whether the mode under a nearly flat prior is right about every label."""
+    if x.shape[1] == len(x):  # of full rank: a plane goes through any labels
+        return True
+    b, level, _ = ridge_mode(labels, x, FLAT * variance)
+    return bool(np.all((2 * labels.y - 1) * (labels.base + x @ b + level) > 0))
+
+
 def ridge_mode(
     labels: Labels, x: np.ndarray, variance: float
 ) -> tuple[np.ndarray, float, np.ndarray]:
@@ -122,8 +139,8 @@ def ridge_mode(
         p = expit(labels.base + x @ b)
         curvature = p * (1 - p)
         gradient = x.T @ (weights * (p - y)) + penalty * b
-        inverse = np.linalg.inv((x.T * (weights * curvature)) @ x + np.diag(penalty))
-        step = inverse @ gradient
+        hessian = (x.T * (weights * curvature)) @ x + np.diag(penalty)
+        step = scipy.linalg.solve(hessian, gradient, assume_a="pos")
         slope = float(gradient @ step)
         if slope < 1e-12 * (1 + now):  # twice what is left to gain
             break
@@ -132,7 +149,7 @@ def ridge_mode(
             length *= 0.5
         b = b - length * step
         now = value(b)
-    leverage = np.sum((x @ inverse) * x, axis=1)
+    leverage = np.sum(scipy.linalg.solve(hessian, x.T, assume_a="pos").T * x, axis=1)
     count = np.minimum(weights, 1)  # one of several equal observations is left out
     moved = labels.base + x @ b
     moved = moved + count * (p - y) * leverage / np.maximum(1 - count * curvature * leverage, 1e-3)

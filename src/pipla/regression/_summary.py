@@ -42,7 +42,7 @@ def summary_of(
         rows.append(_row(f"intercept{where}", answer.levels[:, output], None))
     for output, feature in chosen:
         where = f" ({classes[output]})" if outputs > 1 else ""
-        draws = answer.draws[:, output, feature].astype(np.float64)
+        draws = answer.draws[:, output, feature] * answer.units[feature]
         rows.append(_row(f"{names[feature]}{where}", draws, inclusion[output, feature]))
         rows[-1][1] = f"{answer.mean[output, feature]:.4g}"
     lines += ["", *aligned(["", "mean", "sd", "5 % to 95 %", "P(effect)"], rows)]

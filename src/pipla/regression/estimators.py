@@ -130,10 +130,10 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
     second order is proposed, and Metropolis' rule makes it exact. The intercept is normal with
     standard deviation 10 around the log-odds.
 
-    Probabilities are averages over the posterior. Where two classes keep their distance, that is
-    too cautious, and the mode under a normal prior with the learned variance does better: of two
-    classes both predictions are mixed, with the weights that predict best when observations are
-    left out (stacking; nothing is fitted twice). Coefficients and their intervals are those of the
+    Probabilities are averages over the posterior. Where a plane separates two classes, that is too
+    cautious, and the mode under a normal prior with the learned variance may do better: both
+    predictions are mixed then, with the weights that predict best when observations are left out
+    (stacking; nothing is fitted twice). Coefficients and their intervals are those of the
     posterior.
 
     Arguments:
@@ -145,8 +145,9 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         classes_: the labels.
         coef_, intercept_: posterior means, of shapes (1, features) and (1,) for two classes,
             (classes, features) and (classes,) for more.
-        stacking_: the weight of the average over the posterior in probabilities; 1 for more than
-            two classes, and where the mode would take too long (more than 1000 features and rows).
+        stacking_: the weight of the average over the posterior in probabilities; 1 where no plane
+            separates two classes, for more than two classes, and where the mode would take too
+            long (more than 1000 features and rows).
         coef_interval_, inclusion_, theta_, theta_interval_, fit_, n_iter_: as for
             `SparseLinearRegression`.
 
@@ -209,7 +210,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class: (rows, classes).
 
-        It is an average over the posterior, for two classes mixed with the mode (`stacking_`).
+        It is an average over the posterior, possibly mixed with the mode (`stacking_`).
         """
         X = self._features(X)
         average = self._over_draws(X, lambda z: _probabilities(z).mean(axis=0).T).T
