@@ -67,6 +67,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
             raise ValueError(f"threshold must not be negative, got {self.threshold!r}.")
         if not 0 <= _checks.real("l1_ratio", self.l1_ratio) <= 1:
             raise ValueError(f"l1_ratio must be between 0 and 1, got {self.l1_ratio!r}.")
+        _checks.in_memory("X", X)
         X, y = validate_data(
             self,
             X,
@@ -197,6 +198,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
 
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
+        _checks.in_memory("X", X)
         return validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=np.float64)
 
     def _over_draws(self, X: Any, function: Any) -> np.ndarray:
