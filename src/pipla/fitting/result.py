@@ -320,8 +320,9 @@ def _doubts(
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
     if flat:
         found.append(
-            f"{', '.join(flat)}: the data do not determine it (the observed information is not "
-            "positive), so that it has no standard error; fix it, or simplify the model"
+            f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
+            "that it has no standard error. Where a scale has gone towards 0, or a strength "
+            "upwards, the data show nothing of its x; fix it, or simplify the model"
         )
     if not converged:
         if status is Status.NONFINITE:
