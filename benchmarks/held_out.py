@@ -17,11 +17,10 @@ import time
 import warnings
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from zoo.base import Found
+from zoo.base import Found, flat
 from zoo.differentiated import Differentiated
 from zoo.ordinary import PROBLEMS, Problem
 
@@ -49,11 +48,6 @@ def scores(problem: Problem) -> None:
             f"  slope at theta {theta:g}: {chains.mean():.2f} ± {chains.std() / np.sqrt(60):.2f}",
             flush=True,
         )
-
-
-def flat(tree: Any) -> np.ndarray:
-    """The numbers of a pytree side by side."""
-    return np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(tree)])
 
 
 def numbers(values: np.ndarray) -> str:
