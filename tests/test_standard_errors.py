@@ -1,17 +1,20 @@
 """The observed information of theta, and what a fit says where there is none."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import pipla
+from pipla.algorithms.interwoven import longest_moves
 from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.fitting.information import covariance_of, information, scores_of
 from pipla.fitting.observer import Look, Observer
 from pipla.fitting.verdict import judge
 from pipla.models.likelihoods import Gaussian
 from pipla.operators import Identity
-from pipla.prox import L1, LaplaceScale, Strength
+from pipla.prox import L1, ClosedForm, LaplaceScale, Strength
 
 GRID = np.linspace(-20, 20, 20_001)
 
@@ -59,6 +62,50 @@ def test_a_scale_that_the_data_do_not_show_is_named_and_soon():
     assert found.num_steps < 2000
     assert np.isinf(found.theta_stderr)
     assert "the data do not determine theta, and more steps will not help" in found.message
+
+
+class Skewed(ClosedForm):
+    r"""A term of a user's own: $e^\theta \sum (x_+ + 2 x_-) - d\theta$, with a closed form only."""
+
+    has_closed_form: ClassVar[bool] = True
+    finite: ClassVar[bool] = True
+
+    def value(self, theta, x):
+        return jnp.exp(theta) * jnp.sum(jnp.maximum(x, -2 * x)) - x.size * theta
+
+    def prox(self, theta, x, lam_theta, lam_x):
+        t = lam_x * jnp.exp(theta)
+        return theta, jnp.maximum(x - t, 0) + jnp.minimum(x + 2 * t, 0)
+
+    def closed_form(self, theta, particles):
+        penalty = jnp.sum(jnp.maximum(particles, -2 * particles), axis=1)
+        return jnp.log(particles.shape[1] / jnp.mean(penalty))
+
+
+def test_a_term_of_ones_own_beside_a_known_one():
+    """Own by quadrature; before, the standard error asked for its non-centred form."""
+    rng = np.random.default_rng(3)
+    y = 2 * rng.laplace(size=60) + 0.5 * rng.normal(size=60)
+
+    def marginal(theta):
+        log = theta - np.exp(theta) * np.maximum(GRID, -2 * GRID)
+        return np.log(np.exp(log - 2 * (GRID - y[:, None]) ** 2).sum(axis=1)).sum()
+
+    thetas = np.linspace(-2, 1, 301)
+    values = np.array([marginal(theta) for theta in thetas])
+    best = np.argmax(values)
+    curvature = -(values[best - 1] + values[best + 1] - 2 * values[best]) / 0.01**2
+    term = Skewed().on(theta="own", x="a") + LaplaceScale().on(theta="known", x="b")
+    model = pipla.Model(
+        lambda theta, x, y: 2 * (jnp.sum((x["a"] - y) ** 2) + jnp.sum((x["b"] - y) ** 2)), term, y
+    )
+    theta = {"known": jnp.zeros(()), "own": jnp.zeros(())}
+    x = {"a": np.zeros(60), "b": np.zeros(60)}
+    assert float(longest_moves(model, theta)["known"]) == pytest.approx(0.5)  # a factor e of c
+    found = pipla.fit(model, theta=theta, x=x, num_particles=40)
+    assert found.converged
+    assert found.theta["own"] == pytest.approx(thetas[best], abs=0.1 / np.sqrt(curvature))
+    assert found.theta_stderr["own"] == pytest.approx(1 / np.sqrt(curvature), rel=0.05)
 
 
 def observed(rng):

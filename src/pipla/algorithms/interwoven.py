@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from pipla.models.model import Model
 from pipla.models.noncentred import Reparametrised, has_noncentred_form, noncentred_term
-from pipla.models.reparametrisations import Bijector, Identity
+from pipla.models.reparametrisations import Bijector, Chain, Identity
 from pipla.prox.base import Term
 from pipla.prox.combine import Sum
 
@@ -153,6 +153,8 @@ def _bijector(term: Term) -> Bijector:
     """The change of variables of each term that has one; the others stay centred."""
     if has_noncentred_form(term):
         return noncentred_term(term)[0]
+    if isinstance(term, Sum):
+        return Chain(tuple(map(_bijector, term.terms)))
     if not term.has_closed_form:
         raise TypeError(
             f"theta_update='interwoven' needs a {type(term).__name__} with a closed-form theta or "

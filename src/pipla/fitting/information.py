@@ -83,12 +83,8 @@ def _scores_in_each_form(
 
 def _forms(term: Term) -> tuple[bool, bool]:
     """Whether a term has a non-centred form, and whether theta may also stay as it stands."""
-    inner = _inner(term)
-    if not term.uses_theta:
-        return False, False
-    if isinstance(inner, Strength):
-        return has_noncentred_form(inner), has_noncentred_form(inner)
-    return True, isinstance(inner, LaplaceLocation | GaussianLocation)
+    moves = term.uses_theta and has_noncentred_form(term)
+    return moves, moves and isinstance(_inner(term), Strength | LaplaceLocation | GaussianLocation)
 
 
 def _mixed(
