@@ -318,7 +318,7 @@ def _doubts(
             "estimated by other means"
         )
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
-    if flat:
+    if flat and status is not Status.NONFINITE:  # else nothing is known
         found.append(
             f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
             "that it has no standard error. Where a scale has gone towards 0, or a strength "
