@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
@@ -51,7 +52,7 @@ class Watch(Every):
         self.names = _trees.leaf_names("theta", theta)
         self.longest = np.asarray(ravel_pytree(longest_moves(model, theta))[0], np.float64)
         flat, unravel = ravel_pytree(theta)
-        self._theta_of = lambda row: unravel(np.asarray(row, flat.dtype))
+        self._theta_of = lambda row: unravel(jnp.asarray(row, flat.dtype))
         size = _trees.size(_trees.first(particles))
         self._begin = lambda: Observer(size, np.random.default_rng(0))
         self.observer = self._begin()
