@@ -357,23 +357,11 @@ def robust() -> Problem:
     return plain(misfit, data, term, prior, thetas, np.zeros(30))
 
 
-def many_labels() -> Problem:
-    """Logistic regression of 200 rows on 500 features, 40 of which matter."""
-    rng = np.random.default_rng(213)
-    features = rng.normal(size=(200, 500)) / 5
-    x = 3 * rng.laplace(size=500) * (np.arange(500) % 12 == 0)
-    labels = (rng.uniform(size=200) < sigmoid(features @ x)).astype(float)
-    data = {"features": features, "y": labels}
-    return plain(
-        labels_misfit, data, LaplaceScale(), laplace, (0.0, -2.0), np.zeros(500), chains=40
-    )
-
-
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     make.__name__.replace("_", "-"): make
     for make in (
         *(wine, iris, sparse_counts, grouped_labels, correlated_net, outliers),
         *(grouped_counts, count_signal, binomial_offset, two_blocks, nonnegative, survival),
-        *(studies, one_number, overdispersed, robust, many_labels),
+        *(studies, one_number, overdispersed, robust),
     )
 }
