@@ -123,7 +123,7 @@ def test_the_monte_carlo_error_of_a_theta_that_drifts_is_its_drift():
     trace = slope + 0.01 * rng.normal(size=(3000, 1))
     rest = (observed(rng), ["theta"], np.ones(1), np.full(1, 0.1), 0, 1.0)
     found = judge(trace, trace, *rest)
-    assert found.mcse[0] == pytest.approx(1.0, rel=0.01)  # of 2 after burn-in, half to half
+    assert found.error[0] == pytest.approx(1.0, rel=0.01)  # of 2 after burn-in, half to half
     assert any("still moving, by 1 in 1000 steps" in point for point in found.open_points)
     settled = judge(trace - slope, trace - slope, *rest)
-    assert settled.mcse[0] < 0.001
+    assert settled.error[0] < 0.001

@@ -49,11 +49,17 @@ class Estimate(NamedTuple):
     open_points: tuple[str, ...]  # what speaks against stopping
     settled: bool = True  # nothing of it is about theta
     hopeless: bool = False  # the data do not determine theta, and more steps will not help
+    drift: Float[np.ndarray, " k"] | float = 0.0  # between two halves, of what still moves
 
     @property
     def stderr(self) -> Float[np.ndarray, " k"]:
         """The standard error of the maximiser."""
         return np.sqrt(np.diagonal(self.covariance))
+
+    @property
+    def error(self) -> Float[np.ndarray, " k"]:
+        """The Monte-Carlo error: noise about a moving mean does not say where it will end."""
+        return np.maximum(self.mcse, self.drift)
 
     @property
     def mixed(self) -> bool:
@@ -151,10 +157,10 @@ def judge(
     points: list[str] = []
     middle = max(len(both) // 2, 1)
     drift = np.abs(both[-middle:].mean(axis=0) - both[:middle].mean(axis=0))
+    moving = np.zeros(size, bool)
     for k, name in enumerate(names):
         if still_moving(fine[burn_in:, k]) and drift[k] > wanted[k]:
-            # Noise about a moving mean says nothing of where it will end.
-            mcse[k] = max(mcse[k], drift[k])
+            moving[k] = True
             points.append(f"{name} is still moving, by {drift[k]:.2g} in {middle} steps")
         elif not mcse[k] <= SHARE * wanted[k]:
             points.append(
@@ -180,6 +186,7 @@ def judge(
         (*flat, *points),
         settled,
         bool(wanders) or (bool(flat) and not points),
+        np.where(moving, drift, 0.0),
     )
 
 
