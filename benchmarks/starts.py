@@ -48,7 +48,12 @@ def main(names: list[str]) -> None:
         }
         for seed, (label, start) in enumerate(starts.items()):
             theta = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), start)
-            fit = pipla.fit(problem.model, theta=theta, x=problem.x, key=jax.random.key(seed))
+            key = jax.random.key(seed)
+            try:
+                fit = pipla.fit(problem.model, theta=theta, x=problem.x, key=key)
+            except ValueError as error:  # a half-width of 0
+                print(f"{name:28s} from {label:18s}: refused: {error}", flush=True)
+                continue
             errors = jax.tree.map(
                 lambda found, true, error: (found - true) / error,
                 fit.theta,

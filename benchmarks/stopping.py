@@ -17,6 +17,7 @@ import warnings
 
 import jax
 import numpy as np
+from zoo.base import flat
 
 import pipla
 from pipla.problems import zoo
@@ -28,12 +29,6 @@ PROBLEMS = (
     "poisson-regression",
     "tv-signal",
 )
-
-
-def flat(tree: object) -> np.ndarray:
-    """The numbers of a pytree side by side."""
-    leaves = [np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate(leaves)
 
 
 def main(seeds: int, names: list[str]) -> None:

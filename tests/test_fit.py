@@ -167,6 +167,15 @@ def test_arguments_are_checked(arguments, error, words):
         pipla.fit(LASSO.model, theta=LASSO.theta, **arguments)
 
 
+def test_a_half_width_of_0_is_refused():
+    """It ran into non-finite values at once, and said that the data do not determine it."""
+    problem = zoo.get("uniform-half-width")
+    with pytest.raises(
+        ValueError, match="theta: the prior has no width there; start at a positive"
+    ):
+        pipla.fit(problem.model, theta=0.0, x=problem.x)
+
+
 def test_extrapolation_removes_the_bias_of_the_step():
     """Of Euler's scheme for the scale of a Gaussian; six errors, once in 10⁸ runs."""
     problem = pipla.problems.gaussian_hierarchy("scale")

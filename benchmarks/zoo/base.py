@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 LEVELS = (0.05, 0.5, 0.95)
 
 Data = Mapping[str, np.ndarray]
+
+
+def flat(tree: Any) -> np.ndarray:
+    """The numbers of a pytree side by side."""
+    return np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(tree)])
 
 
 class Found(NamedTuple):

@@ -39,8 +39,9 @@ class Hamiltonian(Sampler):
             new = new + step * p @ self.root.T
             share = 1.0 if k < count - 1 else 0.5
             p = p - share * step * self.gradient(phi, new) @ self.root
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             ratio = np.exp(before - self.potential(phi, new) - np.sum(p**2, 1) / 2)
+        ratio = np.where(np.isnan(ratio), 0.0, ratio)  # a path that overflowed is rejected
         accept = rng.uniform(size=len(x)) < ratio
         if self.tuning:
             self.step_size *= np.exp(0.1 * (np.minimum(ratio, 1).mean() - 0.8))
@@ -49,7 +50,7 @@ class Hamiltonian(Sampler):
         return np.where(accept[:, None], new, x)
 
     def adapt(self, draws: np.ndarray) -> None:
-        covariance = np.cov(draws.T.astype(float))
+        covariance = np.atleast_2d(np.cov(draws.T.astype(float)))
         shrunk = 0.95 * covariance + 0.05 * np.diag(np.diag(covariance))
         self.root = np.linalg.cholesky(shrunk)
 

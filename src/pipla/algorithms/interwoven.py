@@ -21,8 +21,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from pipla.models.model import Model
-from pipla.models.noncentred import Reparametrised, noncentred_term
-from pipla.models.reparametrisations import Bijector, Identity
+from pipla.models.noncentred import Reparametrised, has_noncentred_form, noncentred_term
+from pipla.models.reparametrisations import Bijector, Chain, Identity
 from pipla.prox.base import Term
 from pipla.prox.combine import Sum
 
@@ -140,17 +140,27 @@ def longest_moves(model: Model, theta: PyTree) -> PyTree:
     return _bijector(model.nonsmooth).longest_move(theta, plain)
 
 
+def prior_units(model: Model, theta: PyTree) -> PyTree:
+    """For each leaf of theta, the change that makes another prior: a factor e of its scale.
+
+    Infinite in locations, which have no such unit, and in parts that no term uses.
+    """
+    nothing = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), theta)
+    return _bijector(model.nonsmooth).longest_move(theta, nothing)
+
+
 def _bijector(term: Term) -> Bijector:
     """The change of variables of each term that has one; the others stay centred."""
-    try:
+    if has_noncentred_form(term):
         return noncentred_term(term)[0]
-    except TypeError:
-        if not term.has_closed_form:
-            raise TypeError(
-                f"theta_update='interwoven' needs a {type(term).__name__} with a closed-form theta "
-                "or a non-centred form; use theta_update='prox' or 'gradient'."
-            ) from None
-        return Identity()
+    if isinstance(term, Sum):
+        return Chain(tuple(map(_bijector, term.terms)))
+    if not term.has_closed_form:
+        raise TypeError(
+            f"theta_update='interwoven' needs a {type(term).__name__} with a closed-form theta or "
+            "a non-centred form; use theta_update='prox' or 'gradient'."
+        )
+    return Identity()
 
 
 def _closed_form(model: Model, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Key, PyTree
 from pipla import _checks, _trees
 from pipla.algorithms import IRPL
 from pipla.algorithms.base import Algorithm, given
-from pipla.algorithms.interwoven import LARGEST_THETA
+from pipla.algorithms.interwoven import LARGEST_THETA, prior_units
 from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import Driver, History, refuse_after_fork
@@ -90,6 +90,7 @@ def fit(
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
     _check_size(theta)
+    _check_width(model, theta)
     wanted = _wanted(tolerance, theta)
     algorithm = IRPL(STEP_SIZE)
     algorithm.check(theta, particles)
@@ -271,6 +272,16 @@ def _check_size(theta: PyTree) -> None:
             "a matrix. Use pipla.run with an optimiser, such as "
             "pipla.MYPGD(theta_optimizer=optax.adam(0.01)), or make some of them part of x."
         )
+
+
+def _check_width(model: Model, theta: PyTree) -> None:
+    """A half-width of 0 is the start of no move."""
+    for path, unit in jax.tree_util.tree_leaves_with_path(prior_units(model, theta)):
+        if not np.all(unit > 0):
+            raise ValueError(
+                f"{_checks.where('theta', path)}: the prior has no width there; start at a "
+                "positive number, such as the largest |x| that you expect."
+            )
 
 
 def _wanted(tolerance: PyTree, theta: PyTree) -> np.ndarray | None:

@@ -4,14 +4,17 @@ With $U$ the potential, smooth in theta for fixed x,
 
 $$ I = -\nabla^2 \log p_\theta(y) = E[\nabla_\theta^2 U] - \operatorname{Cov}[\nabla_\theta U] $$
 
-over the posterior of x. A strength is smooth in theta as it stands. A location is not: the
-almost-everywhere second derivative of $|x - \theta|$ is 0, and the identity would give nonsense.
-There are two ways out: non-centred coordinates, $x = \theta + z$, in which theta is in the
-likelihood only, and $|x - \theta|$ rounded off over a part of the posterior's width. The first is
-accurate where the prior dominates, the second where the data do; elsewhere the two terms of the
-identity nearly cancel. Both are ends of one family, $x = w\theta + z$, with the score
-$w s_1 + (1-w) s_2$ and the Hessian $w^2 H_1 + (1-w)^2 H_2$ in a location. Of some weights, the one
-with the least cancellation is taken.
+over the posterior of x, in any coordinates that keep the data's density. Where the two terms nearly
+cancel, their difference is mostly noise and bias of the step: as theta stands where the prior
+dominates, and in non-centred coordinates, $x = T_\theta(z)$ with theta in the likelihood only,
+where the data do. Both are ends of one family. For a strength of $R$ on d elements, with
+$x = e^{-wr\theta} z$, and for a location, with $x = w\theta + z$, the score is
+$w s_1 + (1-w) s_2$ and the Hessian $w^2 H_1 + (1-w)^2 H_2$, where 1 is the non-centred end. Of some
+weights, the one with the least cancellation is taken.
+
+A location is not smooth as it stands: the almost-everywhere second derivative of $|x - \theta|$ is
+0, and the identity would give nonsense. There, $|x - \theta|$ is rounded off over a part of the
+posterior's width.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from jaxtyping import Array, Float, PyTree
 
 from pipla import _trees
 from pipla.models.model import Model
-from pipla.models.noncentred import noncentred_term
+from pipla.models.noncentred import has_noncentred_form, noncentred_term
 from pipla.prox.base import Term
 from pipla.prox.combine import On, Sum, Translated
 from pipla.prox.location import GaussianLocation, LaplaceLocation
@@ -37,7 +40,9 @@ from pipla.prox.strength import Strength
 ROUNDED = 0.25
 #: Eigenvalues of the scaled information below this are 0: a flat direction.
 FLAT = 1e-3
-#: The weights w of the non-centred form that are tried for locations.
+#: The largest standard error that is one, in units of theta: factors e of a scale.
+WIDEST = 5.0
+#: The weights w of the non-centred form that are tried for locations and strengths.
 WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1, 0.0)
 
 
@@ -60,16 +65,15 @@ def _scores_in_each_form(
 ) -> list[tuple[Array, Array]]:
     model = eqx.combine(fixed, arrays)
     terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
-    moves = tuple(not _is_smooth(_inner(term)) for term in terms)
+    moves, in_both = zip(*map(_forms, terms), strict=True)
     spread = jax.tree.map(lambda leaf: jnp.std(leaf, axis=0), particles)
     first = _derivatives(model, terms, moves, theta, particles, spread)
-    is_location = [isinstance(_inner(term), LaplaceLocation | GaussianLocation) for term in terms]
-    if not any(is_location):
+    if not any(in_both):
         return [_scores(*first)]
-    stays = tuple(move and not own for move, own in zip(moves, is_location, strict=True))
+    stays = tuple(move and not both for move, both in zip(moves, in_both, strict=True))
     second = _derivatives(model, terms, stays, theta, particles, spread)
     own = jax.tree.map(jnp.zeros_like, theta)
-    for term, mine in zip(terms, is_location, strict=True):
+    for term, mine in zip(terms, in_both, strict=True):
         for path, _ in term.reach() if mine else ():
             ones = jax.tree.map(jnp.ones_like, _trees.part("theta", own, path))
             own = _trees.put_part(own, path, ones)
@@ -77,14 +81,20 @@ def _scores_in_each_form(
     return [_scores(*_mixed(weight, mask, first, second)) for weight in WEIGHTS]
 
 
+def _forms(term: Term) -> tuple[bool, bool]:
+    """Whether a term has a non-centred form, and whether theta may also stay as it stands."""
+    moves = term.uses_theta and has_noncentred_form(term)
+    return moves, moves and isinstance(_inner(term), Strength | LaplaceLocation | GaussianLocation)
+
+
 def _mixed(
     weight: float, mask: Array, first: tuple[Array, Array], second: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """The derivatives for $x = w\\theta + z$; `mask` is 1 in the locations of theta."""
+    """The derivatives at weight w; `mask` is 1 in the parts of theta that have both forms."""
     one = jnp.where(mask > 0, weight, 1.0)
     two = jnp.where(mask > 0, 1 - weight, 0.0)
     gradients = one[None] * first[0] + two[None] * second[0]
-    # Between a location and another part of theta the Hessian is linear in the weight.
+    # Between such a part and another one of theta the Hessian is linear in the weight.
     hessian = one[:, None] * one[None] * first[1] + two[:, None] * two[None] * second[1]
     mixed = (mask[:, None] > 0) ^ (mask[None] > 0)
     linear = weight * first[1] + (1 - weight) * second[1]
@@ -102,17 +112,24 @@ def information(scores: list[list[Scores]]) -> Float[np.ndarray, "k k"]:
     return max(found, key=lambda pair: pair[0])[1]
 
 
-def covariance_of(information: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
-    """The inverse; infinite variances in the parts that have no information of their own."""
+def covariance_of(
+    information: Float[np.ndarray, "k k"], units: Float[np.ndarray, " k"] | float = np.inf
+) -> Float[np.ndarray, "k k"]:
+    """The inverse; infinite variances in the parts that have no information of their own.
+
+    Nor has a part whose standard error is several of its `units`: a scale that may as well be
+    thousands of times larger or smaller.
+    """
     scale = np.sqrt(np.abs(np.diagonal(information)))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(information / scale[:, None] / scale)
     known = values > FLAT
-    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T / scale[:, None] / scale
     flat = (vectors[:, ~known] ** 2).sum(axis=1) > 0.01
+    flat |= np.sqrt(np.diagonal(inverse)) > WIDEST * units
     inverse[flat], inverse[:, flat] = 0.0, 0.0
     inverse[flat, flat] = np.inf
-    return inverse / scale[:, None] / scale
+    return inverse
 
 
 def _scores(gradients: Array, hessian: Array) -> tuple[Array, Array]:
@@ -173,8 +190,3 @@ def _inner(term: Term) -> Term:
     while isinstance(term, On | Translated):
         term = term.term
     return term
-
-
-def _is_smooth(term: Term) -> bool:
-    """Whether the value is a smooth function of theta."""
-    return not term.uses_theta or isinstance(term, Strength)

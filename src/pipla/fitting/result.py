@@ -227,7 +227,7 @@ def fit_of(
 ) -> Fit:
     """The answer of a run that has ended."""
     as_theta, fixed = functools.partial(_like, theta), model.fixed
-    error = np.sqrt(np.diagonal(estimate.covariance) + estimate.mcse**2)
+    error = np.sqrt(np.diagonal(estimate.covariance) + estimate.error**2)
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
     x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
     x_mean, x_sd, x_low, x_high = (
@@ -240,7 +240,7 @@ def fit_of(
         theta=fixed.complete_theta(as_theta(estimate.theta)),
         theta_interval=(low, high),
         theta_stderr=as_theta(estimate.stderr),
-        theta_mcse=as_theta(estimate.mcse),
+        theta_mcse=as_theta(estimate.error),
         theta_bias=as_theta(estimate.bias),
         theta_correlation=_correlation(estimate.covariance),
         parameters=_parameters(model, as_theta(estimate.theta), low, high),
@@ -318,10 +318,11 @@ def _doubts(
             "estimated by other means"
         )
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
-    if flat:
+    if flat and status is not Status.NONFINITE:  # else nothing is known
         found.append(
-            f"{', '.join(flat)}: the data do not determine it (the observed information is not "
-            "positive), so that it has no standard error; fix it, or simplify the model"
+            f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
+            "that it has no standard error. Where a scale has gone towards 0, or a strength "
+            "upwards, the data show nothing of its x; fix it, or simplify the model"
         )
     if not converged:
         if status is Status.NONFINITE:

@@ -48,11 +48,18 @@ class Estimate(NamedTuple):
     x_errors: tuple[float, float, float]  # worst mean error, worst sd error, worst R-hat
     open_points: tuple[str, ...]  # what speaks against stopping
     settled: bool = True  # nothing of it is about theta
+    hopeless: bool = False  # the data do not determine theta, and more steps will not help
+    drift: Float[np.ndarray, " k"] | float = 0.0  # between two halves, of what still moves
 
     @property
     def stderr(self) -> Float[np.ndarray, " k"]:
         """The standard error of the maximiser."""
         return np.sqrt(np.diagonal(self.covariance))
+
+    @property
+    def error(self) -> Float[np.ndarray, " k"]:
+        """The Monte-Carlo error: noise about a moving mean does not say where it will end."""
+        return np.maximum(self.mcse, self.drift)
 
     @property
     def mixed(self) -> bool:
@@ -126,10 +133,11 @@ def judge(
     tolerance: Float[np.ndarray, " k"] | None,
     since: int,
     order: float,
+    units: Float[np.ndarray, " k"] | float = np.inf,
 ) -> Estimate:
     """The estimate after these steps, of which those before `since` had another step size.
 
-    The bias is of this order in the step.
+    The bias is of this order in the step; a change of theta by its units makes another prior.
     """
     burn_in = since + int(BURN_IN * (len(fine) - since))
     both = extrapolated((coarse[burn_in:], fine[burn_in:]), order)
@@ -137,26 +145,29 @@ def judge(
     bias = fine[burn_in:].mean(axis=0) - theta
     scores = observer.scores_after(burn_in)
     size = len(theta)
-    covariance = covariance_of(information(scores)) if scores else np.full((size, size), np.inf)
+    covariance = np.full((size, size), np.inf)
+    if scores:
+        covariance = covariance_of(information(scores), units)
     stderr = np.sqrt(np.diagonal(covariance))
     wanted = tolerance
     if wanted is None:
         fallback = FALLBACK * np.where(np.isfinite(longest), longest, np.maximum(np.abs(theta), 1))
         wanted = np.where(np.isfinite(stderr), TOLERANCE * stderr, fallback)
-    points = []
+    flat = [f"{name} has no standard error" for name in np.asarray(names)[~np.isfinite(stderr)]]
+    points: list[str] = []
     middle = max(len(both) // 2, 1)
     drift = np.abs(both[-middle:].mean(axis=0) - both[:middle].mean(axis=0))
+    moving = np.zeros(size, bool)
     for k, name in enumerate(names):
-        if not np.isfinite(stderr[k]):
-            points.append(f"{name} has no standard error")
-        moving = still_moving(fine[burn_in:, k]) and drift[k] > wanted[k]
-        if moving:
-            points.append(f"{name} is still moving")
+        if still_moving(fine[burn_in:, k]) and drift[k] > wanted[k]:
+            moving[k] = True
+            points.append(f"{name} is still moving, by {drift[k]:.2g} in {middle} steps")
         elif not mcse[k] <= SHARE * wanted[k]:
             points.append(
                 f"the Monte-Carlo error of {name}, {mcse[k]:.2g}, is above {SHARE * wanted[k]:.2g}"
             )
-    settled = not points
+    settled = not points and not flat
+    wanders = np.any(~np.isfinite(stderr) & (np.ptp(fine[burn_in:], axis=0) > units))
     x_errors = _x_errors(observer, burn_in)
     limits = (MEAN_ERROR, SD_ERROR, LARGEST_RHAT)
     what = ("error of a posterior mean, in sds,", "relative error of a posterior sd", "R-hat of x")
@@ -164,7 +175,18 @@ def judge(
         if not value <= limit:
             points.append(f"the largest {words} is {value:.3g}, above {limit:g}")
     return Estimate(
-        burn_in, order, theta, bias, mcse, covariance, wanted, x_errors, tuple(points), settled
+        burn_in,
+        order,
+        theta,
+        bias,
+        mcse,
+        covariance,
+        wanted,
+        x_errors,
+        (*flat, *points),
+        settled,
+        bool(wanders) or (bool(flat) and not points),
+        np.where(moving, drift, 0.0),
     )
 
 

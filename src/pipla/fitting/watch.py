@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
 from pipla import _trees
-from pipla.algorithms.interwoven import longest_moves
+from pipla.algorithms.interwoven import longest_moves, prior_units
 from pipla.engine.hooks import Every, View
 from pipla.engine.result import Snapshot
 from pipla.fitting.information import scores_of
@@ -30,6 +31,8 @@ NEXT_VERDICT = 1.3
 ARTEFACT = 0.75
 #: And this many Monte-Carlo errors of theta: between particles that have not arrived, anything is.
 WELL_KNOWN = 8
+#: The steps that a theta has to reach a place where the data determine it.
+HOPELESS_AFTER = 1000
 #: A bias of more than this part of the tolerance is only believed when half the step agrees.
 CONFIRMED = 0.25
 
@@ -48,6 +51,8 @@ class Watch(Every):
         super().__init__(LOOK_EVERY)
         self.names = _trees.leaf_names("theta", theta)
         self.longest = np.asarray(ravel_pytree(longest_moves(model, theta))[0], np.float64)
+        flat, unravel = ravel_pytree(theta)
+        self._theta_of = lambda row: unravel(jnp.asarray(row, flat.dtype))
         size = _trees.size(_trees.first(particles))
         self._begin = lambda: Observer(size, np.random.default_rng(0))
         self.observer = self._begin()
@@ -106,6 +111,8 @@ class Watch(Every):
             return None
         self._next = self._since + int(NEXT_VERDICT * (view.step - self._since))
         estimate = self.verdict([view.theta_trace])
+        if estimate.hopeless and view.step - self._since >= HOPELESS_AFTER:
+            return "the data do not determine theta, and more steps will not help"
         if estimate.step_too_long:
             self.step_too_long, self.why = True, _bias_sentence(estimate, self.names)
             self.artefacts = self._follow_the_step(estimate)
@@ -163,6 +170,7 @@ class Watch(Every):
             np.concatenate([_flat(piece[lane]) for piece in traces]).astype(np.float64)
             for lane in (0, 1)
         )
+        units = prior_units(self._model, self._theta_of(fine[-1]))
         return judge(
             coarse,
             fine,
@@ -172,6 +180,7 @@ class Watch(Every):
             self.tolerance,
             self._since,
             order_of(self._model),
+            np.asarray(ravel_pytree(units)[0], np.float64),
         )
 
 

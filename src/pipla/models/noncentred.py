@@ -102,6 +102,15 @@ def _(term: Sum) -> tuple[Bijector, Term]:
     return Chain(bijectors), Sum(plains)
 
 
+def has_noncentred_form(term: Term) -> bool:
+    """Whether `noncentred_term` knows one."""
+    try:
+        noncentred_term(term)
+    except TypeError:
+        return False
+    return True
+
+
 class Reparametrised(Likelihood):
     r"""$g_1(\theta, T_\theta(z))$ plus the remainder of the change of variables."""
 
