@@ -268,6 +268,10 @@ def test_the_same_step_size_after_a_resume_is_not_taken_for_a_changed_one():
     watch.begin_again(300)
     assert len(watch._follow_the_step(estimate)) == 5
     assert watch._follow_the_step(estimate._replace(bias=0.5 * five)) == ()
+    noisy = estimate._replace(mcse=0.2 * five)  # as of a matrix completion whose x mixes slowly
+    assert watch._follow_the_step(noisy) == ()
+    watch.may_halve = False  # it has not fallen in any of the halvings
+    assert len(watch._follow_the_step(noisy)) == 5
 
 
 def test_a_bias_is_believed_when_half_the_step_leads_to_the_same_theta():

@@ -160,7 +160,9 @@ class Watch(Every):
             return ()
         large = np.abs(estimate.bias) > LARGEST_BIAS * estimate.tolerance
         constant = np.abs(estimate.bias) > ARTEFACT * np.abs(self._last_bias)
-        known = np.abs(estimate.bias) > WELL_KNOWN * estimate.mcse
+        # After the last halving the bias has had several chances to fall.
+        errors = WELL_KNOWN if self.may_halve else 2
+        known = np.abs(estimate.bias) > errors * estimate.mcse
         found = zip(self.names, large & constant & known, strict=True)
         return tuple(name for name, follows in found if follows)
 
