@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
+from pipla._decompositions import eigh
 from pipla.models.model import Model
 from pipla.models.noncentred import Reparametrised, has_noncentred_form, noncentred_term
 from pipla.models.reparametrisations import Bijector, Chain, Identity
@@ -75,7 +76,7 @@ class Curvature(NamedTuple):
         size = jnp.where(size > 0, size, 1.0)
         if size.size == 1:  # which costs a program with a decomposition less
             return jnp.clip(-DAMPING * gradient / size**2, -longest / 2, longest / 2)
-        values, vectors = jnp.linalg.eigh(damped / size[:, None] / size[None])
+        values, vectors = eigh(damped / size[:, None] / size[None])
         values = jnp.maximum(jnp.abs(values), 1e-3)
         step = -DAMPING * (vectors @ ((vectors.T @ (gradient / size)) / values)) / size
         return jnp.clip(step, -longest / 2, longest / 2)

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from pipla import _trees
+from pipla._decompositions import eigh
 from pipla.algorithms.forward_backward import projected
 from pipla.models.model import Model, x_block
 from pipla.operators.eigenbasis import mean_decay
@@ -90,7 +91,7 @@ class Surrogate(eqx.Module):
         shorter = jnp.minimum(1, MISMATCH / jnp.where(apart > 0, apart, MISMATCH))
         units, root = _trees.scale(shorter, units), jnp.sqrt(shorter) * root
         # A direction that the data do not see, or in which the likelihood is not convex, is free.
-        values, rotation = jnp.linalg.eigh(root[:, None] * (mean + mean.T) / 2 * root[None])
+        values, rotation = eigh(root[:, None] * (mean + mean.T) / 2 * root[None])
         return cls(units, lengths, jnp.maximum(values, 0), rotation, steps)
 
     @classmethod

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from pipla._decompositions import singular_values, svd
 from pipla.prox._arguments import (
     Hyperparameter,
     check_axes,
@@ -144,10 +145,10 @@ class NuclearNorm(SoftThreshold):
         check_positive("weight", self.weight)
 
     def amplitudes(self, x: Array) -> Array:
-        return jnp.linalg.svd(_matrix(x), compute_uv=False)
+        return singular_values(_matrix(x))
 
     def decompose(self, x: Array) -> tuple[Array, Callable[[Array], Array]]:
-        left, amplitudes, right = jnp.linalg.svd(_matrix(x), full_matrices=False)
+        left, amplitudes, right = svd(_matrix(x))
         return amplitudes, lambda shrunk: (left * shrunk[..., None, :]) @ right
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:

@@ -1,0 +1,63 @@
+"""SVD and eigh: batches in one call on one device, one after the other on several."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+from pipla import _decompositions as decompositions
+
+MATRICES = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, 5, 4)))
+SYMMETRIC = MATRICES[..., :4, :] + jnp.swapaxes(MATRICES[..., :4, :], -1, -2)
+
+
+def rebuilt(matrix):
+    left, values, right = decompositions.svd(matrix)
+    return (left * values[..., None, :]) @ right
+
+
+def diagonalised(matrix):
+    values, vectors = decompositions.eigh(matrix)
+    return (vectors * values[None]) @ vectors.T
+
+
+CASES = {
+    "svd": (rebuilt, MATRICES),
+    "values": (decompositions.singular_values, MATRICES),
+    "eigh": (jax.vmap(diagonalised), SYMMETRIC),
+}
+
+
+def over_devices(function):
+    """As `pipla.sweep` does it: lanes by device, on a mesh of the one device that there is."""
+    lanes = PartitionSpec("lanes")
+    mesh = Mesh(np.asarray(jax.devices()[:1]), ("lanes",))
+    return jax.shard_map(
+        jax.vmap(function), mesh=mesh, in_specs=lanes, out_specs=lanes, check_vma=False
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_lanes_of_a_sweep_are_decomposed_in_turn(case):
+    """A batch would be divided among threads that may all be waiting (see the module)."""
+    function, matrices = CASES[case]
+    alone, divided = jax.vmap(function), over_devices(function)
+    np.testing.assert_allclose(divided(matrices), alone(matrices), atol=1e-12)
+    assert " scan[" not in str(jax.make_jaxpr(alone)(matrices))
+    assert " scan[" in str(jax.make_jaxpr(divided)(matrices))
+
+
+def test_they_are_what_they_are_called():
+    np.testing.assert_allclose(rebuilt(MATRICES), MATRICES, atol=1e-12)
+    np.testing.assert_allclose(jax.vmap(jax.vmap(diagonalised))(SYMMETRIC), SYMMETRIC, atol=1e-12)
+    values = decompositions.singular_values(MATRICES)
+    np.testing.assert_allclose(values, np.linalg.svd(MATRICES, compute_uv=False), rtol=1e-12)
+
+
+def test_derivatives_are_those_of_the_decomposition():
+    def nuclear_norm(matrices):
+        return jnp.sum(decompositions.singular_values(matrices))
+
+    divided = over_devices(jax.grad(nuclear_norm))(MATRICES)
+    np.testing.assert_allclose(divided, jax.grad(nuclear_norm)(MATRICES), atol=1e-12)
