@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import pipla
 from pipla import prox, testing
 
 pytestmark = pytest.mark.slow
@@ -119,5 +120,10 @@ def test_firm_nonexpansiveness_has_teeth():
 
 
 def test_contracts_ask_for_float64():
-    with jax.enable_x64(False), pytest.raises(RuntimeError, match="jax_enable_x64"):
-        testing.check_prox(case(prox.L1()))
+    euler = testing.AlgorithmCase("Euler", lambda factor: pipla.IPLA(0.05 * factor))
+    for check in (
+        lambda: testing.check_prox(case(prox.L1())),
+        lambda: testing.check_algorithm(euler),
+    ):
+        with jax.enable_x64(False), pytest.raises(RuntimeError, match="jax_enable_x64"):
+            check()

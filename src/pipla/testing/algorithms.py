@@ -25,6 +25,7 @@ from pipla.engine.run import as_dtype, resume, run
 from pipla.engine.save import Save
 from pipla.models.model import Model
 from pipla.prox import LaplaceLocation
+from pipla.testing.cases import require_float64
 
 SEED = 11
 
@@ -92,6 +93,7 @@ class AlgorithmCase:
 
 def check_algorithm(case: AlgorithmCase) -> None:
     """All contracts; the first that is broken raises an `AssertionError` with a sentence."""
+    require_float64()
     for contract in ALGORITHM_CONTRACTS:
         contract(case)
 

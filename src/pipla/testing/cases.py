@@ -88,6 +88,15 @@ class ProxCase:
         )
 
 
+def require_float64() -> None:
+    """Raise an error that says what to do, instead of contracts that rounding breaks."""
+    if jnp.result_type(float) != jnp.float64:
+        raise RuntimeError(
+            "the contracts compare with float64; call "
+            '`jax.config.update("jax_enable_x64", True)` first.'
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class ProxContract:
     """One contract: call it with a case; `applies` says whether it is meant for a case."""
@@ -111,11 +120,7 @@ class ProxContract:
         )
 
     def __call__(self, case: ProxCase) -> None:
-        if jnp.result_type(float) != jnp.float64:
-            raise RuntimeError(
-                "the contracts compare with float64; call "
-                '`jax.config.update("jax_enable_x64", True)` first.'
-            )
+        require_float64()
         self.check(case)
 
     def __repr__(self) -> str:
