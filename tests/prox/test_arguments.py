@@ -270,3 +270,9 @@ def test_hard_tanh_switches_where_both_minimisers_cost_the_same(lam):
     assert float(above) == pytest.approx(switch, abs=1e-8)
     cost = np.clip(below, -1, 1) + (below - switch) ** 2 / (2 * lam)
     assert float(cost) == pytest.approx(1.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("term", [prox.NuclearNorm(), prox.GroupLasso()])
+def test_a_number_has_no_axes_to_take_a_time_unit_along(term):
+    with pytest.raises(ValueError, match=r"axes|axis"):
+        term.time_unit(jnp.zeros(()), 0.5)

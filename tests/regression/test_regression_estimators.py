@@ -303,3 +303,9 @@ def test_a_laplace_prior_has_the_exact_scales_of_the_diabetes_data():
     assert abs(rate - 0.236) < 0.01 * 0.236
     low, high = model.coef_interval_
     assert np.all((low < model.coef_) & (model.coef_ < high))
+
+
+def test_a_weight_that_is_no_number_is_named():
+    x, y = simulated(SparseLinearRegression, n=30, p=3)
+    with pytest.raises(ValueError, match="sample_weight must be finite, got nan"):
+        SparseLinearRegression().fit(x, y, sample_weight=float("nan"))

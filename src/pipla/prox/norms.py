@@ -128,6 +128,7 @@ class GroupLasso(SoftThreshold):
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""$w^{-2}(k + 1)/2$ for groups of k: half the variance of an element under the prior."""
+        x = require_floating("x", x, self)
         unit = super().time_unit(theta, x)
         size = math.prod(x.shape[axis] for axis in self._axes(x))
         return unit * (size + 1) / 2
@@ -153,6 +154,7 @@ class NuclearNorm(SoftThreshold):
 
     def time_unit(self, theta: PyTree, x: Array) -> Array:
         r"""$w^{-2} \max(n, m)$ for matrices of n × m: they repel singular values from 0."""
+        x = require_floating("x", x, self)
         return super().time_unit(theta, x) * max(_matrix(x).shape[-2:])
 
 

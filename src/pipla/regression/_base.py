@@ -78,6 +78,8 @@ class SparseRegression(_Callbacks, BaseEstimator):
             **options,
         )
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.all(np.isfinite(weights)):  # scikit-learn lets a single number pass
+            raise ValueError(f"sample_weight must be finite, got {sample_weight!r}.")
         if not np.all(weights):
             X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         return X, y, weights
