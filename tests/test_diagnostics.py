@@ -55,3 +55,34 @@ def test_every_algorithm_built_without_numbers_finds_the_toys_maximiser():
             key=jax.random.key(1),
         )
         assert abs(result.theta - problem.maximiser) < 0.15, make.__name__
+
+
+@pytest.mark.filterwarnings("ignore:(data|particles).* apart, too coarse:UserWarning")
+def test_an_x_that_is_decided_by_rounding_is_said_to_be():
+    """Near 1e17 neighbouring float64 numbers are 16 apart: x, of sd 1, cannot move."""
+    far = 1e17 + np.zeros((4, 5))
+    term = pipla.prox.LaplaceLocation(scale=1.0)
+    model = pipla.Model(lambda theta, x, data: jnp.sum((x - data) ** 2) / 2, term, data=far[0])
+    options = {"theta": 1e17, "particles": far, "key": jax.random.key(0)}
+    result = pipla.run(model, pipla.PIPGLA(0.1), num_steps=100, **options)
+    assert result.status is pipla.Status.UNRELIABLE
+    assert "x is decided by rounding: near 1e+17" in result.message
+    del options["key"]
+    fit = pipla.fit(model, max_steps=400, **options)
+    assert not fit.converged
+    assert "decided by rounding" in fit.warnings[0]
+
+
+def test_an_x_that_rests_on_a_wall_or_at_zero_is_not_called_rounded():
+    for term, at in ((pipla.prox.Box(0.0, 1.0), 1.0), (pipla.prox.L1(1e4), 0.0)):
+        model = pipla.Model(lambda theta, x, data: jnp.sum((x - 5) ** 2) * 50, term)
+        result = pipla.run(
+            model,
+            pipla.PGLA(0.001),
+            theta=0.0,
+            particles=jnp.full((4, 3), at),
+            num_steps=50,
+            key=jax.random.key(0),
+        )
+        assert np.all(np.asarray(result.particles) == at)  # the situation that is meant
+        assert "rounding" not in result.message

@@ -25,6 +25,9 @@ from pipla.models.model import Model
 LARGEST_GAP = 0.5
 #: The factor by which the smoothing may exceed what the joint prox is stable for.
 SMOOTHING_MARGIN = 4
+#: The least standard deviation of x, in spacings of its floats: steps of a thirtieth of it are
+#: still rounded to a tenth of themselves.
+LEAST_RESOLUTION = 100
 
 
 class ConvergenceWarning(UserWarning):
@@ -110,17 +113,20 @@ def doubts(
     burn_in: int,
     theta: PyTree,
     particles: PyTree,
+    variance: PyTree | None,
     prox_gap: float,
 ) -> tuple[str, ...]:
     """What speaks against the answer of a run that ended here: one sentence each.
 
     Leaves of theta that have no trace are not judged: among so many numbers some have moved.
+    `variance` is that of x over particles and steps, where it was kept.
     """
     found = (
         _unsettled(trace, burn_in),
         _inexact(prox_gap, _trees.size(_trees.first(particles))),
         _unstable(model, algorithm, theta, particles),
         _outside(model, theta, particles),
+        None if variance is None else rounded(model, particles, variance),
         _unused(model, algorithm, theta, particles),
     )
     return tuple(sentence for sentence in found if sentence is not None)
@@ -186,6 +192,31 @@ def _outside(model: Model, theta: PyTree, particles: PyTree) -> str | None:
         "non-smooth term: pipla.PIPGLA and pipla.PGLA keep them inside a fixed constraint, "
         "pipla.fit and pipla.noncentred inside one that moves with theta"
     )
+
+
+def rounded(model: Model, particles: PyTree, variance: PyTree) -> str | None:
+    """What to say if most numbers of a leaf of x vary by little more than their floats' spacing.
+
+    Constraints are not judged: x may rest on a wall, where it does not vary at all.
+    """
+    if not model.nonsmooth.finite:
+        return None
+    variances = jax.tree.leaves(variance)
+    for (path, leaf), found in zip(
+        jax.tree_util.tree_leaves_with_path(particles), variances, strict=True
+    ):
+        values = np.asarray(leaf)
+        size = np.median(np.abs(values), axis=0)
+        spacing = np.where(size > 0, np.spacing(size), 0.0)  # a sparse x may be 0 throughout
+        if np.mean(np.sqrt(np.asarray(found)) < LEAST_RESOLUTION * spacing) > 0.5:
+            return (
+                f"x{jax.tree_util.keystr(path)} is decided by rounding: near "
+                f"{float(np.median(size)):.3g} neighbouring {values.dtype.name} numbers are "
+                f"{float(np.median(spacing)):.2g} apart, and x varies by no more than "
+                f"{LEAST_RESOLUTION} of these; subtract a constant from the data and from x, or "
+                "enable float64 (`jax_enable_x64`)"
+            )
+    return None
 
 
 def outside(model: Model, theta: PyTree, particles: PyTree) -> int:

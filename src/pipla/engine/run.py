@@ -239,7 +239,16 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
     found: tuple[str, ...] = ()
     if status is not Status.NONFINITE:
         model, algorithm = program.model, program.algorithm
-        found = doubts(model, algorithm, trace, driver.burn_in, state.theta, state.particles, gap)
+        found = doubts(
+            model,
+            algorithm,
+            trace,
+            driver.burn_in,
+            state.theta,
+            state.particles,
+            None if seen is None or program.quantity is not None else seen.variance(),
+            gap,
+        )
     if found:
         message = "; ".join([message, *found])
         status = Status.UNRELIABLE if status is Status.COMPLETED else status

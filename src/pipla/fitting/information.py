@@ -180,7 +180,9 @@ def _rounded_value(term: Term, theta: PyTree, x: PyTree, spread: PyTree) -> Arra
         else:
             x = jax.tree.map(jnp.subtract, x, term.shift)
         term = term.term
-    width = jnp.maximum(ROUNDED * spread, jnp.finfo(x.dtype).tiny)
+    # An x that does not vary at all has no kink to round off; its curvature stays finite.
+    least = jnp.finfo(x.dtype).eps * inner.scale.astype(x.dtype)
+    width = jnp.maximum(ROUNDED * spread, least)
     distance = jnp.abs(x - theta)
     rounded = jnp.where(distance < width, distance**2 / (2 * width) + width / 2, distance)
     return jnp.sum(rounded) / inner.scale.astype(x.dtype)

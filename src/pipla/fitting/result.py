@@ -16,7 +16,7 @@ from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Algorithm, given
 from pipla.engine import storage
-from pipla.engine.diagnostics import warn_of
+from pipla.engine.diagnostics import rounded, warn_of
 from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
@@ -229,12 +229,16 @@ def fit_of(
     as_theta, fixed = functools.partial(_like, theta), model.fixed
     error = np.sqrt(np.diagonal(estimate.covariance) + estimate.error**2)
     low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
-    x = jax.tree.map(lambda leaf: leaf[0], history.carry.state.particles[1])
+    particles = history.carry.state.particles[1]
+    x = jax.tree.map(lambda leaf: leaf[0], particles)
     x_mean, x_sd, x_low, x_high = (
         _like(x, values)
         for values in answer_for_x(observer, estimate.burn_in, estimate.order, estimate.mixed)
     )
+    rounding = rounded(model, particles, jax.tree.map(np.square, x_sd))
+    converged = converged and rounding is None
     doubts = _doubts(estimate, names, artefacts, converged, status, message)
+    doubts = doubts if rounding is None else (rounding, *doubts)
     trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
         theta=fixed.complete_theta(as_theta(estimate.theta)),
@@ -253,7 +257,7 @@ def fit_of(
         status=status,
         message=message,
         theta_trace=trace,
-        particles=fixed.complete_x(history.carry.state.particles[1]),
+        particles=fixed.complete_x(particles),
         num_steps=history.step,
         burn_in=estimate.burn_in,
         num_particles=num_particles,

@@ -54,6 +54,8 @@ class Gaussian(Likelihood):
         check_address("theta", theta)
         float_type = jnp.result_type(float)
         values = _checks.real_array("observations", observations)
+        given = observations if isinstance(observations, np.ndarray) else values
+        _checks.resolution("observations", given)  # the conversion may have lost the difference
         check_shapes(operator, values)
         seen = operator.seen()
         if seen is not None:
