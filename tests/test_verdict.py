@@ -43,6 +43,7 @@ def test_algorithms_without_a_prox_say_that_they_ignore_constraints(make):
         result = box_run(make(0.1), 0.5)
     assert result.status is pipla.Status.UNRELIABLE
     assert "outside the support" in result.message
+    assert "ignores the constraints of Box" in result.message
     assert any("outside the support" in sentence for sentence in result.warnings)
     assert box_run(pipla.PGLA(0.1), 0.5).status is pipla.Status.COMPLETED
 
@@ -56,11 +57,14 @@ def test_the_centred_uniform_says_that_it_has_no_sound_prox():
     )
     options = {"theta": jnp.asarray(1.0), "particles": particles, "num_steps": 30, "key": KEY}
     with pytest.warns(TheoryWarning, match=r"UniformBox has no sound joint prox.*E18"):
-        pipla.run(model, pipla.PIPGLA(0.01), **options)
+        result = pipla.run(model, pipla.PIPGLA(0.01), **options)
+    assert result.status is pipla.Status.UNRELIABLE  # also where every particle is inside
+    assert "E18" in result.message
     part = model.nonsmooth.on(theta="w", x="u")
     assert "E18" in part.objections()[0]
     assert pipla.noncentred(model).model.nonsmooth.objections() == []
     pipla.run(model, pipla.PGLA(0.01), **options)  # a sampler: theta is given, no warning
+    pipla.run(model, pipla.IRPL(0.01), **options)  # moves theta in the non-centred form, too
 
 
 def test_a_short_transient_is_judged():

@@ -228,10 +228,14 @@ def positive(name: str, value: Any) -> None:
 
 def single(name: str, value: Any) -> None:
     """`value` is one number, not an array of them (or left out)."""
-    if value is not None and np.shape(value) != ():
+    try:
+        shape = np.shape(value)
+    except Exception as error:  # rows of different lengths
+        raise TypeError(f"{name} must be a single number, got {show(value)}.") from error
+    if shape != ():
         raise ValueError(
-            f"{name} must be a single number, got an array of shape {np.shape(value)}; "
-            "`pipla.sweep` runs several settings at once."
+            f"{name} must be a single number, got an array of shape {shape}; `pipla.sweep` runs "
+            "several settings at once."
         )
 
 

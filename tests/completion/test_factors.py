@@ -230,3 +230,7 @@ def test_other_models_are_refused():
         BlockGibbs().init(rough, jnp.zeros(()), jnp.zeros((2, 3)))
     with pytest.raises(ValueError, match="gain"):
         BlockGibbs(1.5)
+    for odd in (None, "a", [[1.0], [1.0, 2.0]], float("nan"), -1.0, True):
+        for name in ("gain", "interweave_after"):
+            with pytest.raises((TypeError, ValueError), match=f"{name} must"):
+                BlockGibbs(**{name: odd})

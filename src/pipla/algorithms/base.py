@@ -183,8 +183,8 @@ class Algorithm(eqx.Module, Generic[StateT]):
         return ()
 
     def objections(self, model: Model) -> Sequence[str]:
-        """Why this algorithm should not be used on this model."""
-        return ()
+        """Why this algorithm should not be used on this model, or not learn theta with its term."""
+        return model.nonsmooth.objections() if self.learns_theta else ()
 
     def joint_smoothing(self) -> Array | None:
         """The smoothing of the joint prox that moves theta; `None` where there is none."""

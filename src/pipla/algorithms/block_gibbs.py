@@ -55,11 +55,16 @@ class BlockGibbs(Algorithm[GibbsState]):
     theta_update: GibbsUpdate = eqx.field(static=True, default="interwoven", kw_only=True)
 
     def __check_init__(self) -> None:
-        _checks.positive("gain", self.gain)
-        _checks.single("gain", self.gain)
-        _checks.single("interweave_after", self.interweave_after)
-        if _checks.is_concrete(self.gain) and float(self.gain) > 1:
+        for name, value in (("gain", self.gain), ("interweave_after", self.interweave_after)):
+            _checks.single(name, value)
+            if _checks.is_concrete(value):
+                _checks.real(name, value)
+        if _checks.is_concrete(self.gain) and not 0 < float(self.gain) <= 1:
             raise ValueError(f"gain must be in (0, 1], got {float(self.gain):g}.")
+        if _checks.is_concrete(self.interweave_after) and float(self.interweave_after) < 0:
+            raise ValueError(
+                f"interweave_after must not be negative, got {float(self.interweave_after):g}."
+            )
         _checks.choice("theta_update", self.theta_update, get_args(GibbsUpdate))
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> GibbsState:

@@ -39,11 +39,13 @@ class Euler(Langevin):
         )
 
     def objections(self, model: Model) -> Sequence[str]:
+        found = super().objections(model)
         if model.nonsmooth.finite:
-            return ()
+            return found
         return [
             f"{self.label} has no proximal step and ignores the constraints of "
-            f"{type(model.nonsmooth).__name__}; use pipla.PIPGLA or pipla.PGLA"
+            f"{type(model.nonsmooth).__name__}; use pipla.PIPGLA or pipla.PGLA",
+            *found,
         ]
 
     def joint_smoothing(self) -> None:

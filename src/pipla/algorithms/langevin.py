@@ -10,6 +10,7 @@ the particles, too: there $\gamma$ and $\lambda$ become $\gamma M$ and $\lambda 
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import equinox as eqx
@@ -196,6 +197,10 @@ class Langevin(Algorithm[State]):
         wanted = ["step_size"] if self.step_size is None else []
         wanted += ["smoothing"] if self._lacks_smoothing else []
         return {name: numbers[name] for name in wanted}
+
+    def objections(self, model: Model) -> Sequence[str]:
+        # What speaks against a term is its centred form; interwoven moves use the other one.
+        return () if self.theta_update == "interwoven" else super().objections(model)
 
     def joint_smoothing(self) -> Array | None:
         if self.theta_update != "prox":

@@ -122,6 +122,7 @@ def doubts(
     `variance` is that of x over particles and steps, where it was kept.
     """
     found = (
+        *algorithm.objections(model),
         _unsettled(trace, burn_in),
         _inexact(prox_gap, _trees.size(_trees.first(particles))),
         _unstable(model, algorithm, theta, particles),

@@ -8,7 +8,7 @@ from jaxtyping import PyTree
 
 from pipla.algorithms.base import Algorithm, Geometry, checked_algorithm
 from pipla.models.model import Model, checked_point, without_fixed_leaves
-from pipla.tuning.curvature import LocalGeometry, objections
+from pipla.tuning.curvature import LocalGeometry
 
 
 class TheoryWarning(UserWarning):
@@ -39,8 +39,7 @@ def broken_at(algorithm: Algorithm, geometry: Geometry, where: str = "at the sta
 
 def warn_broken(algorithm: Algorithm, geometry: LocalGeometry) -> None:
     """Warn of each broken condition; the run continues."""
-    model = geometry.model
-    for sentence in objections(algorithm, model):
+    for sentence in algorithm.objections(geometry.model):
         warnings.warn(f"{sentence}.", TheoryWarning, stacklevel=3)
     for sentence in broken_at(algorithm, geometry):
         warnings.warn(

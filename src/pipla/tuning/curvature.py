@@ -84,18 +84,12 @@ class LocalGeometry:
     def covers(self, algorithm: Algorithm) -> bool:
         """Whether theory covers this algorithm here: no objection, no broken condition."""
         conditions = all(condition.holds for condition in algorithm.conditions(self))
-        return conditions and not objections(algorithm, self.model)
+        return conditions and not algorithm.objections(self.model)
 
     def largest_smoothing(self) -> float:
         """The largest smoothing for which the joint prox stays in theta's own basin."""
         one = _one_particle(self.particles)
         return float(self.model.nonsmooth.largest_smoothing(self.theta, one))
-
-
-def objections(algorithm: Algorithm, model: Model) -> list[str]:
-    """Why this algorithm should not be used on this model, or not learn theta with its term."""
-    term = model.nonsmooth.objections() if algorithm.learns_theta else []
-    return [*algorithm.objections(model), *term]
 
 
 def stiffness(model: Model, theta: PyTree, x: PyTree) -> Float[Array, ""]:
