@@ -197,7 +197,7 @@ def bad_files(folder):
     yield "objects.npy", "allow_pickle", lambda p: np.save(p, np.full((3, 3), None), True)
     yield "archive.npy", "an archive", lambda p: p.write_bytes(b"PK\x03\x04rest")
     yield "text.png", "not PNG, JPEG, TIFF or NPY", lambda p: p.write_text("no image")
-    yield "empty.png", r"0 bytes\), is not PNG, JPEG, TIFF or NPY", lambda p: p.touch()
+    yield "empty.png", r"is empty \(0 bytes\)", lambda p: p.touch()
     yield "folder", "is not a file", lambda p: p.mkdir()
     whole = save_png(folder / "whole.png", RNG.integers(0, 256, (64, 64), dtype=np.uint8))
     yield "half.png", "damaged", lambda p: p.write_bytes(whole.read_bytes()[:1500])

@@ -71,10 +71,9 @@ def read_image(path: str | Path, *, max_pixels: int | None = None, missing: bool
     if format == "NPZ":
         raise ValueError(f"image {str(path)!r} is an archive (npz?); save the one array as NPY.")
     if format is None:
-        empty = " is empty (0 bytes)," if path.stat().st_size == 0 else ""
-        raise ValueError(
-            f"image {str(path)!r}{empty} is not PNG, JPEG, TIFF or NPY; convert it to one."
-        )
+        if path.stat().st_size == 0:
+            raise ValueError(f"image {str(path)!r} is empty (0 bytes).")
+        raise ValueError(f"image {str(path)!r} is not PNG, JPEG, TIFF or NPY; convert it to one.")
     readers = {"PNG": _read_png, "JPEG": _read_jpeg, "TIFF": _read_tiff, "NPY": _read_npy}
     try:
         raw = readers[format](path, max_pixels)
