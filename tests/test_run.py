@@ -494,3 +494,14 @@ def test_the_contract_runs_verbatim(tmp_path, monkeypatch):
     assert more.num_steps == 10_000
     np.testing.assert_array_equal(more.theta_trace[:5000], result.theta_trace)
     assert float(result.theta_stderr) > 0
+
+
+def test_a_run_inside_a_program_is_refused_in_one_sentence():
+    calls = (
+        lambda step: run(5, algorithm=pipla.PIPGLA(0.1)),
+        lambda step: pipla.fit(MODEL, theta=0.5, x=np.zeros(D)),
+        lambda step: pipla.restore(pipla.operators.Identity(), np.eye(4), 1.0),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=r"call pipla outside of jax\.jit"):
+            jax.jit(call)(0.1)

@@ -132,6 +132,15 @@ def test_the_noncentred_form_is_the_same_model(network):
     assert float(form.model.smooth_value(network.theta, one[0])) == pytest.approx(float(same))
 
 
+def test_the_noncentred_form_may_first_be_asked_for_inside_a_program():
+    """It is kept, and must not hold what belongs to that program."""
+    module = eqx.nn.MLP(2, 2, 3, 1, key=KEY)
+    network = networks.model(module, np.eye(4, 2), np.arange(4) % 2)
+    z = network.particles(1, KEY)
+    jax.eval_shape(lambda theta: network.noncentred.start(theta, z), network.theta)
+    network.noncentred.start(network.theta, z)
+
+
 @pytest.mark.parametrize(
     ("prior", "density"),
     [

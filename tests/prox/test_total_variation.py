@@ -157,3 +157,9 @@ def test_bad_axes_are_named():
     for axes in ((2,), (), (0, 0), (1, -1)):
         with pytest.raises(ValueError, match=r"axes must name.*\(3, 3\)"):
             prox.TotalVariation(axes=axes).value(None, x)
+
+
+@pytest.mark.parametrize("name", ["tolerance", "max_iterations", "axes", "isotropic", "native"])
+def test_a_dict_that_jax_cannot_sort_is_refused_as_an_option(name):
+    with pytest.raises((TypeError, ValueError), match=r"must be"):
+        prox.TVStrength(**{name: {1: 0.1, "b": 0.2}})

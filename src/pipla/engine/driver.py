@@ -285,6 +285,17 @@ def note_first_run() -> None:
         _first_run = os.getpid()
 
 
+def check_surroundings() -> None:
+    """Raise an error where no run can begin: after a fork, or while JAX traces a program."""
+    refuse_after_fork()
+    if isinstance(jax.numpy.zeros(()), jax.core.Tracer):
+        raise TypeError(
+            "a run is a loop of compiled programs on the host, and cannot itself be traced: call "
+            "pipla outside of jax.jit, jax.eval_shape, jax.lax.scan and their like. "
+            "pipla.sweep runs many settings in one program."
+        )
+
+
 def refuse_after_fork() -> None:
     """Raise an error in a process that was forked from one that had used JAX."""
     here = os.getpid()

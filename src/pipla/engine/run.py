@@ -18,7 +18,7 @@ from pipla.algorithms.base import Algorithm, Curvature, checked_algorithm
 from pipla.engine.batches import BatchMeans, LargeParts
 from pipla.engine.chunk import Carry, Program, by_size, start
 from pipla.engine.diagnostics import doubts, outside, warn_of
-from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
+from pipla.engine.driver import Driver, History, Outcome, check_surroundings
 from pipla.engine.hooks import Callback, Progress
 from pipla.engine.packing import numbers_of, with_scale_like, with_stored_numbers
 from pipla.engine.result import (
@@ -75,7 +75,7 @@ def run(
         A `Result`. Ctrl-C returns what there is, with `status` INTERRUPTED. A non-finite value
         ends the run with the last good state and `status` NONFINITE.
     """
-    refuse_after_fork()
+    check_surroundings()
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)
     _checks.random_key("key", key)
@@ -132,7 +132,7 @@ def resume(
         raise TypeError(
             f"result must be a pipla.Result or the folder of one, got {type(result).__name__}."
         )
-    refuse_after_fork()
+    check_surroundings()
     if not isinstance(result, Result):
         from pipla.engine.storage import load_result
 

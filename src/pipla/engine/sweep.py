@@ -21,7 +21,7 @@ from pipla.engine.batches import LargeParts
 from pipla.engine.chunk import Program, by_size, start
 from pipla.engine.devices import mesh_for, place
 from pipla.engine.diagnostics import monte_carlo_error
-from pipla.engine.driver import Driver, History, Outcome, refuse_after_fork
+from pipla.engine.driver import Driver, History, Outcome, check_surroundings
 from pipla.engine.hooks import Callback
 from pipla.engine.packing import with_scale_like
 from pipla.engine.result import Snapshot, Status, restored, snapshot_of, warn_of_other_model
@@ -161,7 +161,7 @@ class SweepResult:
         `save` is only needed when it held code (`quantity`); `theta` and `particles` when they
         held code (modules) and the sweep comes from a file, as in `pipla.resume`.
         """
-        refuse_after_fork()
+        check_surroundings()
         num_steps = _checks.integer("num_steps", num_steps, least=1)
         callbacks = checked_callbacks(callbacks, progress)
         snapshot = self.snapshot
@@ -237,7 +237,7 @@ def sweep(
 
     When JAX has several devices that divide the number of runs, the runs are distributed over them.
     """
-    refuse_after_fork()
+    check_surroundings()
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)
     num_replicates = _checks.integer("num_replicates", num_replicates, least=1)

@@ -12,7 +12,7 @@ from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm
 from pipla.engine.chunk import Carry, Program, start
 from pipla.engine.diagnostics import monte_carlo_error
-from pipla.engine.driver import Driver, History, refuse_after_fork
+from pipla.engine.driver import Driver, History, check_surroundings
 from pipla.engine.result import Status
 from pipla.engine.run import as_dtype, checked_algorithm, checked_burn_in, joined
 from pipla.engine.save import Moments, Save
@@ -76,7 +76,7 @@ def extrapolate(
         algorithm: any whose step can be rescaled.
         num_steps: of the coarser run; the finer one makes twice as many.
     """
-    refuse_after_fork()
+    check_surroundings()
     checked_algorithm(algorithm)
     num_steps = _checks.integer("num_steps", num_steps, least=1)
     burn_in = checked_burn_in(burn_in, num_steps)

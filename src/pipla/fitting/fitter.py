@@ -16,7 +16,7 @@ from pipla.algorithms.base import Algorithm, given
 from pipla.algorithms.interwoven import LARGEST_THETA, prior_units
 from pipla.engine.chunk import Program, start
 from pipla.engine.diagnostics import warn_of
-from pipla.engine.driver import Driver, History, refuse_after_fork
+from pipla.engine.driver import Driver, History, check_surroundings
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, restored, snapshot_of, warn_of_other_model
 from pipla.engine.run import as_dtype, checked_callbacks, in_structure_of, joined
@@ -78,7 +78,7 @@ def fit(
         >>> bool(fit.converged), bool(abs(fit.theta - problem.maximiser) < fit.theta_stderr / 5)
         (True, True)
     """
-    refuse_after_fork()
+    check_surroundings()
     particles = _start(x, particles, num_particles)
     max_steps = _checks.integer("max_steps", max_steps, least=FIRST_VERDICT)
     if max_seconds is not None:
@@ -115,7 +115,7 @@ def resume(
     progress: bool | None,
 ) -> Fit:
     """What `Fit.resume` returns."""
-    refuse_after_fork()
+    check_surroundings()
     if fit.algorithm is None:
         raise ValueError("the algorithm of this fit is not in its file, so that it cannot resume.")
     max_steps = _checks.integer("max_steps", max_steps, least=1)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from pipla import _checks
 from pipla.algorithms import RPL
+from pipla.engine.driver import check_surroundings
 from pipla.engine.map_estimate import map_estimate
 from pipla.engine.result import Result, Status
 from pipla.engine.run import run
@@ -134,6 +135,7 @@ def restore(
         >>> bool(np.std(found.mean - truth) < 5)
         True
     """
+    check_surroundings()
     noise, strength = _checked_numbers(noise, strength)
     require_operator("operator", operator)
     for name, value in (("isotropic", isotropic), ("maximise", maximise)):

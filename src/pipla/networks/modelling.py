@@ -62,7 +62,8 @@ class NetworkModel:
     @functools.cached_property
     def noncentred(self) -> NonCentred:
         """The model in $z = e^{-2\\alpha} x$, and the map back; see `pipla.noncentred`."""
-        return noncentred(self.model)
+        with jax.ensure_compile_time_eval():  # it is kept, and may be asked for inside a program
+            return noncentred(self.model)
 
     def particles(self, num: int, key: Key[Array, ""]) -> dict[str, Array]:
         """Weights of each layer for `num` particles, drawn at the scales of `theta`."""

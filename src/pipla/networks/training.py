@@ -16,6 +16,7 @@ from pipla import _checks
 from pipla.algorithms import Algorithm, Minibatch
 from pipla.algorithms.base import number
 from pipla.engine.diagnostics import ConvergenceWarning, warn_of
+from pipla.engine.driver import check_surroundings
 from pipla.engine.hooks import Callback
 from pipla.engine.run import run
 from pipla.engine.save import Save
@@ -68,6 +69,7 @@ def train(
     Returns:
         A `TrainedNetwork`. Its `status` and `warnings` say whether the scales have settled.
     """
+    check_surroundings()
     if not isinstance(network, NetworkModel):
         raise TypeError(
             f"network must be made by `pipla.networks.model`, got {type(network).__name__}."

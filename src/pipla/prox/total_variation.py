@@ -17,6 +17,7 @@ from pipla._ffi.ffi import on_cpu
 from pipla.prox._arguments import (
     Hyperparameter,
     Number,
+    as_float,
     check_axes,
     check_positive,
     hyperparameter,
@@ -100,11 +101,7 @@ class TotalVariation(Iterative):
 
     def __check_init__(self) -> None:
         check_positive("weight", self.weight)
-        check_positive("tolerance", self.tolerance)
-        integer("max_iterations", self.max_iterations, least=1)
-        check_axes("axes", () if self.axes is None else self.axes)
-        boolean("isotropic", self.isotropic)
-        boolean("native", self.native)
+        _check_options(self.isotropic, self.tolerance, self.max_iterations, self.axes, self.native)
 
     def value(self, theta: PyTree, x: Array) -> Scalar:
         x = require_floating("x", x, self)
@@ -255,8 +252,9 @@ class TVStrength(Strength):
         degrees: Number | None = None,
         native: bool = True,
     ) -> None:
-        boolean("isotropic", isotropic)
-        boolean("native", native)
+        # First: equinox flattens what a module is made of, and names no argument.
+        tolerance = as_float(tolerance)
+        _check_options(isotropic, tolerance, max_iterations, axes, native)
         regulariser = TotalVariation(
             isotropic=isotropic,
             tolerance=tolerance,
@@ -265,6 +263,16 @@ class TVStrength(Strength):
             native=native,
         )
         super().__init__(regulariser, degrees=degrees, tolerance=tolerance)
+
+
+def _check_options(
+    isotropic: Any, tolerance: Any, max_iterations: Any, axes: Any, native: Any
+) -> None:
+    check_positive("tolerance", tolerance)
+    integer("max_iterations", max_iterations, least=1)
+    check_axes("axes", () if axes is None else axes)
+    boolean("isotropic", isotropic)
+    boolean("native", native)
 
 
 def _difference(u: Array, axis: int) -> Array:
