@@ -20,17 +20,20 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from zoo import ordinary, unprepared
 from zoo.base import Found, flat
 from zoo.differentiated import Differentiated
-from zoo.ordinary import PROBLEMS, Problem
+from zoo.ordinary import Problem
 
 import pipla
+
+PROBLEMS = ordinary.PROBLEMS | unprepared.PROBLEMS
 
 
 def scores(problem: Problem) -> None:
     """Print the slope of the log marginal likelihood, by Fisher's identity."""
     rng, target = np.random.default_rng(0), problem.target
-    x = 0.01 * rng.standard_normal((60, problem.x.size))
+    x = 0.01 * rng.standard_normal((60, flat(problem.x).size))
     for theta in problem.slopes:
         phi, found = np.array([theta]), []
         target.tuning = True

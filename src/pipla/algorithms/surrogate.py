@@ -187,7 +187,9 @@ def _crossing_free_leaves(
     size = jnp.where(size > 0, size, 1.0)
     values, vectors = eigh(precision / size[:, None] / size[None])
     # Where the likelihood is not convex, its curvature has the size of a squared length as well.
-    values = jnp.maximum(jnp.abs(values), len(size) * jnp.finfo(size.dtype).eps)
+    # A direction that nothing determines has no length: its elements count as independent.
+    values = jnp.abs(values)
+    values = jnp.where(values > len(size) * jnp.finfo(size.dtype).eps, values, 1.0)
     variances = jax.tree.leaves(unravel(vectors**2 @ (1 / values) / size**2))
     wider = [
         jnp.maximum(leaf, jnp.max(variance)) if own else leaf
