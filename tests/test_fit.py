@@ -7,7 +7,7 @@ import pytest
 
 import pipla
 from pipla.engine.diagnostics import ConvergenceWarning
-from pipla.experiments.zoo import Row, measure, table
+from pipla.experiments.zoo import Row, counts, measure, table
 from pipla.fitting.information import covariance_of
 from pipla.fitting.observer import Block, Look, Observer, split_rhat
 from pipla.problems import zoo
@@ -243,6 +243,28 @@ def test_the_table_of_the_zoo_says_who_is_wrong_in_silence():
     ]
     assert [row.verdict for row in rows] == ["right", "WRONG", "wrong, said so"]
     assert "WRONG" in table(rows).text()
+    assert counts(rows).text().splitlines()[-1].split() == ["MYIPLA", "0", "0", "1", "0"]
+
+
+def test_the_table_of_the_zoo_fits_100_columns_whatever_the_errors():
+    """MYIPLA was 1222961368999482720518144.000 standard errors off on nonnegative-poisson."""
+    rows = [
+        Row(
+            "laplace-scale-learned-noise",
+            "MYIPLA",
+            1.2e24,
+            2727.6,
+            25706.7,
+            False,
+            False,
+            5700000,
+            44.1,
+            "",
+        )
+    ]
+    lines = table(rows).text().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[-1].split()[2:5] == ["1e+24", "3e+03", "3e+04"]
 
 
 # Simulation-based calibration: data drawn from the model, x sampled at the true theta. #
