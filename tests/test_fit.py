@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.engine.diagnostics import ConvergenceWarning, monte_carlo_error
 from pipla.experiments.zoo import Row, counts, measure, table
 from pipla.fitting.information import covariance_of
 from pipla.fitting.observer import Block, Look, Observer, split_rhat
+from pipla.fitting.result import _uneven
 from pipla.problems import zoo
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,23 @@ def test_far_starts_end_at_the_same_answer(lasso, shift):
     found = pipla.fit(LASSO.model, theta=start, x=LASSO.x, key=jax.random.key(2))
     assert found.converged
     assert abs(found.theta - lasso.theta) < 0.1 * lasso.theta_stderr
+
+
+def test_the_bias_is_known_to_its_own_size_and_the_noise_of_the_difference(lasso):
+    """One of a part of theta was predicted as -.0005, and measured as .0001."""
+    fit = lasso
+    apart = np.subtract(*fit.theta_trace)[fit.burn_in :] / (2**fit.order - 1)
+    np.testing.assert_allclose(apart.mean(), fit.theta_bias, rtol=1e-3)
+    noise = monte_carlo_error(apart[:, None])[0]
+    np.testing.assert_allclose(fit.theta_bias_error, np.hypot(noise, fit.theta_bias), rtol=1e-3)
+    assert 0 < noise < fit.theta_mcse
+
+
+def test_elements_for_which_the_step_is_too_long_are_named():
+    """Features in units from 1e-3 to 1e3: the data seemed not to determine the noise."""
+    sds = {"intercept": np.ones(()), "slopes": np.array([5e-3, 1.0, 0.0])}
+    assert _uneven(sds, 0.08).startswith("x['slopes']: the data determine some elements 200 times")
+    assert _uneven({"intercept": np.ones(()), "slopes": np.array([0.1, 1.0])}, 0.08) == ""
 
 
 def test_named_parameters_have_intervals(lasso):
