@@ -115,8 +115,8 @@ def counts(rows: Sequence[Row]) -> Table:
     return Table(("algorithm", *verdicts), [(name, *each) for name, each in found.items()])
 
 
-def _error(value: float) -> Cell:
-    """An error with three decimals, or its order of magnitude where it is enormous."""
+def _error(value: float) -> Cell | None:
+    """An error with three decimals, or its order of magnitude above 1000."""
     return fixed(value, 3) if value < 1000 else Cell(f"{value:.0e}", value)
 
 
