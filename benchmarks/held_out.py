@@ -3,12 +3,12 @@
 Run with `python benchmarks/held_out.py [problem ...]`. Each is answered twice: by Hamiltonian Monte
 Carlo with the exact density and Newton steps on Louis' identity, with the prior written down once
 more (`benchmarks/zoo/ordinary.py`, `unprepared.py`), and by `pipla.fit` from two starts, with
-nothing chosen. Printed are the largest error of a part of theta in its standard errors, the worst errors of
-posterior means (in sds) and sds (relative), and the verdict of the fit. They were new when written.
-Since then `MISMATCH` was chosen with wine, iris and grouped-labels in view, and the rule that
-confirms a bias after correlated-net had failed; units of free leaves after large-counts: these five
-are no longer held out. On `units` the fit does not converge, and says to rescale the features. Add
-new ones before claiming anything of problems nobody tuned on.
+nothing chosen. Printed are the largest error of a part of theta in its standard errors, the worst
+errors of posterior means (in sds) and sds (relative), and the verdict of the fit. They were new
+when written. Since then `MISMATCH` was chosen with wine, iris and grouped-labels in view, and the
+rule that confirms a bias after correlated-net had failed; units of free leaves after large-counts:
+these five are no longer held out. On `units` the fit does not converge, and says to rescale the
+features. Add new ones before claiming anything of problems nobody tuned on.
 """
 
 from __future__ import annotations
