@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.engine.diagnostics import ConvergenceWarning
-from pipla.experiments.zoo import Row, measure, table
+from pipla.engine.diagnostics import ConvergenceWarning, monte_carlo_error
+from pipla.experiments.zoo import Row, counts, measure, table
 from pipla.fitting.information import covariance_of
 from pipla.fitting.observer import Block, Look, Observer, split_rhat
+from pipla.fitting.result import _uneven
 from pipla.problems import zoo
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,23 @@ def test_far_starts_end_at_the_same_answer(lasso, shift):
     found = pipla.fit(LASSO.model, theta=start, x=LASSO.x, key=jax.random.key(2))
     assert found.converged
     assert abs(found.theta - lasso.theta) < 0.1 * lasso.theta_stderr
+
+
+def test_the_bias_is_known_to_its_own_size_and_the_noise_of_the_difference(lasso):
+    """One of a part of theta was predicted as -.0005, and measured as .0001."""
+    fit = lasso
+    apart = np.subtract(*fit.theta_trace)[fit.burn_in :] / (2**fit.order - 1)
+    np.testing.assert_allclose(apart.mean(), fit.theta_bias, rtol=1e-3)
+    noise = monte_carlo_error(apart[:, None])[0]
+    np.testing.assert_allclose(fit.theta_bias_error, np.hypot(noise, fit.theta_bias), rtol=1e-3)
+    assert 0 < noise < fit.theta_mcse
+
+
+def test_elements_for_which_the_step_is_too_long_are_named():
+    """Features in units from 1e-3 to 1e3: the data seemed not to determine the noise."""
+    sds = {"intercept": np.ones(()), "slopes": np.array([5e-3, 1.0, 0.0])}
+    assert _uneven(sds, 0.08).startswith("x['slopes']: the data determine some elements 200 times")
+    assert _uneven({"intercept": np.ones(()), "slopes": np.array([0.1, 1.0])}, 0.08) == ""
 
 
 def test_named_parameters_have_intervals(lasso):
@@ -243,6 +261,28 @@ def test_the_table_of_the_zoo_says_who_is_wrong_in_silence():
     ]
     assert [row.verdict for row in rows] == ["right", "WRONG", "wrong, said so"]
     assert "WRONG" in table(rows).text()
+    assert counts(rows).text().splitlines()[-1].split() == ["MYIPLA", "0", "0", "1", "0"]
+
+
+def test_the_table_of_the_zoo_fits_100_columns_whatever_the_errors():
+    """MYIPLA was 1222961368999482720518144.000 standard errors off on nonnegative-poisson."""
+    rows = [
+        Row(
+            "laplace-scale-learned-noise",
+            "MYIPLA",
+            1.2e24,
+            2727.6,
+            25706.7,
+            False,
+            False,
+            5700000,
+            44.1,
+            "",
+        )
+    ]
+    lines = table(rows).text().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[-1].split()[2:5] == ["1e+24", "3e+03", "3e+04"]
 
 
 # Simulation-based calibration: data drawn from the model, x sampled at the true theta. #

@@ -51,7 +51,8 @@ class Hamiltonian(Sampler):
 
     def adapt(self, draws: np.ndarray) -> None:
         covariance = np.atleast_2d(np.cov(draws.T.astype(float)))
-        shrunk = 0.95 * covariance + 0.05 * np.diag(np.diag(covariance))
+        share = min(0.05, len(covariance) / len(draws))  # more would hide strong correlations
+        shrunk = (1 - share) * covariance + share * np.diag(np.diag(covariance))
         self.root = np.linalg.cholesky(shrunk)
 
     def freeze(self) -> None:

@@ -72,6 +72,36 @@ def test_parts_of_x_have_units_of_their_own():
     np.testing.assert_allclose(jnp.concatenate([moved["u"], moved["v"]], 1), exact, rtol=1e-8)
 
 
+def test_a_leaf_that_no_term_touches_has_a_unit_that_crosses_its_posterior():
+    """One precise row fixes intercept + slope, so that the intercept alone looks far too stiff.
+
+    Its variance, with the slopes' prior a Gaussian of the same length, is that of the inverse of
+    the whole precision: 200 times the inverse of its own curvature.
+    """
+    rows = np.vstack([[1.0, 1.0, 0.0], [1.0, -0.5, 0.3], [1.0, 0.2, -0.7]])
+    weights = np.array([1e3, 1.0, 1.0])
+
+    def smooth(theta, x, data):
+        z = x["intercept"] + data["rows"][:, 1:] @ x["slopes"]
+        return 0.5 * jnp.sum(data["weights"] * z**2)
+
+    model = pipla.Model(smooth, Strength(L1()).on(x="slopes"), {"rows": rows, "weights": weights})
+    cloud = {"intercept": jnp.zeros(8), "slopes": jnp.asarray(RNG.normal(size=(8, 2)))}
+    units = Surrogate.measured(model, THETA, cloud, START).units
+    curvature = rows.T @ (weights[:, None] * rows)
+    length = np.exp(-2 * float(THETA))
+    variance = np.linalg.inv(curvature + np.diag([0, 1 / length, 1 / length]))[0, 0]
+    assert variance > 200 / curvature[0, 0]
+    np.testing.assert_allclose(units["intercept"], variance, rtol=1e-8)
+    np.testing.assert_allclose(units["slopes"], length, rtol=1e-12)
+
+
+def test_a_free_leaf_that_nothing_determines_has_a_finite_unit():
+    model = pipla.Model(lambda theta, x, y: jnp.sum((x["a"] - y) ** 2) / 2, L1().on(x="a"), 1.0)
+    cloud = {"a": jnp.ones((8, 2)), "b": jnp.zeros(8)}
+    assert float(Surrogate.measured(model, THETA, cloud, START).units["b"]) == 1.0
+
+
 def test_it_is_measured_anew_at_doubling_intervals():
     def smooth(theta, x, data):
         return 0.5 * jnp.exp(theta) * jnp.sum(x**2)

@@ -49,7 +49,8 @@ class Surrogate(eqx.Module):
     r"""$A = M^{-1/2} Q\,\mathrm{diag}(a)\,Q^\top M^{-1/2}$ for a metric $M$ of one number per leaf.
 
     The metric is the squared length scale of the prior, or where it has none that of the
-    likelihood. Time is counted in these units: a step $\gamma$ is $\gamma M$ in x.
+    likelihood; in leaves that no term touches, the largest variance there. Time is counted in these
+    units: a step $\gamma$ is $\gamma M$ in x.
     """
 
     units: PyTree  # M
@@ -78,6 +79,7 @@ class Surrogate(eqx.Module):
         each = jax.lax.map(matrix, few)
         mean = jnp.mean(each, axis=0)
         lengths = units
+        mean = (mean + mean.T) / 2
         units = jax.tree.map(
             lambda unit, curvature: jnp.where(
                 jnp.isfinite(unit), unit, 1 / jnp.where(curvature > 0, curvature, 1.0)
@@ -85,13 +87,14 @@ class Surrogate(eqx.Module):
             units,
             jax.tree.map(jnp.mean, unravel(jnp.abs(jnp.diagonal(mean)))),
         )
+        units = _crossing_free_leaves(model, mean, units, one)
         units = _resolving_walls(model, theta, particles, units)
         root = _flat_root(units, one)
         apart = _typical_norm(root[None, :, None] * (each - mean[None]) * root[None, None])
         shorter = jnp.minimum(1, MISMATCH / jnp.where(apart > 0, apart, MISMATCH))
         units, root = _trees.scale(shorter, units), jnp.sqrt(shorter) * root
         # A direction that the data do not see, or in which the likelihood is not convex, is free.
-        values, rotation = eigh(root[:, None] * (mean + mean.T) / 2 * root[None])
+        values, rotation = eigh(root[:, None] * mean * root[None])
         return cls(units, lengths, jnp.maximum(values, 0), rotation, steps)
 
     @classmethod
@@ -156,6 +159,43 @@ class Surrogate(eqx.Module):
         moved = pushed - jnp.clip(drifted, -LONGEST_DRIFT, LONGEST_DRIFT)
         unravel = ravel_pytree(one)[1]
         return _trees.add(particles, jax.vmap(unravel)(moved * root))
+
+
+def _crossing_free_leaves(
+    model: Model, mean: Float[Array, "d d"], units: PyTree, one: PyTree
+) -> PyTree:
+    r"""Units long enough to cross the posterior in leaves of x that no term touches.
+
+    An intercept, say: no prox follows the flow there, so that nothing but the surrogate limits its
+    time. The inverse of its curvature would be its variance with the rest of x held fixed. Beside
+    counts, one of which may fix a sum of coefficients, that is hundreds of times smaller than its
+    variance, and the intercept would take as many steps more. The variance is that of the Gaussian
+    with the precision $|A| + M^{-1}$, $M$ being the metric of the other leaves.
+    """
+    touched = [path for _, path in model.nonsmooth.reach()]
+    paths = [_trees.path_keys(path) for path, _ in jax.tree_util.tree_leaves_with_path(one)]
+    free = [not any(_trees.overlap(path, other) for other in touched) for path in paths]
+    if not any(free):
+        return units
+    unravel = ravel_pytree(one)[1]
+    leaves, structure = jax.tree.flatten(units)
+    inverse = [
+        jnp.zeros_like(leaf) if own else 1 / leaf for leaf, own in zip(leaves, free, strict=True)
+    ]
+    precision = mean + jnp.diag(_flat_root(jax.tree.unflatten(structure, inverse), one) ** 2)
+    size = jnp.sqrt(jnp.abs(jnp.diagonal(precision)))
+    size = jnp.where(size > 0, size, 1.0)
+    values, vectors = eigh(precision / size[:, None] / size[None])
+    # Where the likelihood is not convex, its curvature has the size of a squared length as well.
+    # A direction that nothing determines has no length: its elements count as independent.
+    values = jnp.abs(values)
+    values = jnp.where(values > len(size) * jnp.finfo(size.dtype).eps, values, 1.0)
+    variances = jax.tree.leaves(unravel(vectors**2 @ (1 / values) / size**2))
+    wider = [
+        jnp.maximum(leaf, jnp.max(variance)) if own else leaf
+        for leaf, variance, own in zip(leaves, variances, free, strict=True)
+    ]
+    return jax.tree.unflatten(structure, wider)
 
 
 def _resolving_walls(model: Model, theta: PyTree, particles: PyTree, units: PyTree) -> PyTree:

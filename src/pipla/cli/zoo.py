@@ -37,7 +37,7 @@ def run(
 
     if float64:  # before the first array is made
         jax.config.update("jax_enable_x64", True)
-    from pipla.experiments.zoo import measure, table
+    from pipla.experiments.zoo import counts, measure, table
     from pipla.report import Section, write_page
 
     peers = [] if algorithm is None else [each.strip() for each in algorithm.split(",")]
@@ -52,5 +52,10 @@ def run(
     silent = sum(row.verdict == "WRONG" for row in fits)
     words = f"fit is right on {right} of {len(fits)}, and wrong without a word on {silent}."
     print(words)
+    sections = [Section("Errors", [found])]
+    if peers:
+        verdicts = counts(rows)
+        print(f"\n{verdicts.text()}")
+        sections.insert(0, Section("Verdicts", [verdicts]))
     if out is not None:
-        print(f"page: {write_page(out, 'The zoo', words, [Section('Errors', [found])])}")
+        print(f"page: {write_page(out, 'The zoo', words, sections)}")

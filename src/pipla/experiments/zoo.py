@@ -90,9 +90,9 @@ def table(rows: Sequence[Row]) -> Table:
         (
             row.problem,
             row.algorithm,
-            fixed(row.theta_error, 3),
-            fixed(row.mean_error, 3),
-            fixed(row.sd_error, 3),
+            _error(row.theta_error),
+            _error(row.mean_error),
+            _error(row.sd_error),
             Cell(f"{row.evaluations:.1e}", row.evaluations),
             fixed(row.seconds, 1),
             Cell(row.verdict, float(row.right), "flag" if row.verdict == "WRONG" else ""),
@@ -104,6 +104,20 @@ def table(rows: Sequence[Row]) -> Table:
         "WRONG is wrong without a warning."
     )
     return Table(columns, cells, caption)
+
+
+def counts(rows: Sequence[Row]) -> Table:
+    """How often each algorithm is right, with and without doubts, and wrong."""
+    verdicts = ("right", "right, with doubts", "wrong, said so", "WRONG")
+    found = {row.algorithm: [0] * len(verdicts) for row in rows}
+    for row in rows:
+        found[row.algorithm][verdicts.index(row.verdict)] += 1
+    return Table(("algorithm", *verdicts), [(name, *each) for name, each in found.items()])
+
+
+def _error(value: float) -> Cell | None:
+    """An error with three decimals, or its order of magnitude above 1000."""
+    return fixed(value, 3) if value < 1000 else Cell(f"{value:.0e}", value)
 
 
 def _fitted(problem: ZooProblem, key: Any) -> Row:

@@ -16,7 +16,7 @@ from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Algorithm, given
 from pipla.engine import storage
-from pipla.engine.diagnostics import rounded, warn_of
+from pipla.engine.diagnostics import monte_carlo_error, rounded, warn_of
 from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
@@ -50,7 +50,8 @@ class Fit:
         theta_stderr: the standard error of the maximiser, from the observed information; infinite
             in directions that the data do not determine.
         theta_mcse: the Monte-Carlo standard error of `theta`: longer runs make it smaller.
-        theta_bias: the bias of the smaller step size, which extrapolation has removed.
+        theta_bias: the bias of the smaller step size, which extrapolation has removed; see
+            `theta_bias_error`.
         theta_correlation: between the parts of theta, flattened.
         parameters: what theta means, by name: `(estimate, low, high)`.
         x_mean, x_sd: of x given theta and the data.
@@ -104,6 +105,21 @@ class Fit:
     standing: Standing
     versions: dict[str, str]
     modules: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def theta_bias_error(self) -> PyTree:
+        """How far off `theta_bias` may be: its Monte-Carlo error, and its own size.
+
+        Its own size, because its order in the step is not known: if that is 1 or more, the bias is
+        0 to 1.8 times what was removed, and `theta` is off by no more than that.
+        """
+
+        def error(coarse: np.ndarray, fine: np.ndarray, bias: np.ndarray) -> np.ndarray:
+            apart = (np.asarray(coarse, np.float64) - fine)[self.burn_in :] / (2**self.order - 1)
+            noise = monte_carlo_error(apart.reshape(len(apart), -1))
+            return np.hypot(noise.reshape(np.shape(bias)), bias)
+
+        return jax.tree.map(error, *self.theta_trace, self.theta_bias)
 
     @property
     def x_samples(self) -> PyTree:
@@ -237,7 +253,10 @@ def fit_of(
     )
     rounding = rounded(model, particles, jax.tree.map(np.square, x_sd))
     converged = converged and rounding is None
-    doubts = _doubts(estimate, names, artefacts, converged, status, message)
+    step_size = float(given("step_size", algorithm.numbers()["step_size"]))
+    doubts = _doubts(
+        estimate, names, artefacts, converged, status, message, _uneven(x_sd, step_size)
+    )
     doubts = doubts if rounding is None else (rounding, *doubts)
     trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
@@ -265,7 +284,7 @@ def fit_of(
         evaluations=6 * history.step * num_particles,
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
-        step_size=float(given("step_size", algorithm.numbers()["step_size"])),
+        step_size=step_size,
         order=estimate.order,
         algorithm=algorithm,
         record=Record.of(observer),
@@ -305,6 +324,26 @@ def _parameters(
     return {name: (middle[name], *sorted((first[name], second[name]))) for name in middle}
 
 
+def _uneven(x_sd: PyTree, step_size: float) -> str:
+    r"""What to say where the step is too long for some elements of a leaf of x.
+
+    The prox of half the smaller step moves an element by $\gamma/4$ lengths of the prior, and no
+    sd is larger than one. Where the smallest sd is below that part of the largest one, the step
+    moves an element by more than its sd, which a noise level takes for noise.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(x_sd):
+        known = leaf[leaf > 0]
+        ratio = float(np.max(known) / np.min(known)) if known.size else 1.0
+        if ratio > 4 / step_size:
+            return (
+                f"{_checks.where('x', path)}: the data determine some elements {ratio:.0f} times "
+                "more closely than others, and the step is too long for these, so that theta may "
+                "follow the step although the data determine it. If they belong to features in "
+                "different units, divide each feature by its standard deviation"
+            )
+    return ""
+
+
 def _doubts(
     estimate: Estimate,
     names: list[str],
@@ -312,14 +351,15 @@ def _doubts(
     converged: bool,
     status: Status,
     message: str,
+    uneven: str,
 ) -> tuple[str, ...]:
     found = []
     if artefacts:
         found.append(
             f"{', '.join(artefacts)}: decided by the step size, not by the data: half the step "
-            "changes it as much as the whole one did. The likelihood has no maximum there (it "
-            "rises as a noise level goes to 0, for instance). Fix it at a value that is known or "
-            "estimated by other means"
+            "changes it as much as the whole one did. The likelihood seems to have no maximum "
+            "there (it rises as a noise level goes to 0, for instance). Fix it at a value that is "
+            "known or estimated by other means"
         )
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
     if flat and status is not Status.NONFINITE:  # else nothing is known
@@ -328,6 +368,8 @@ def _doubts(
             "that it has no standard error. Where a scale has gone towards 0, or a strength "
             "upwards, the data show nothing of its x; fix it, or simplify the model"
         )
+    if uneven and (artefacts or flat) and status is not Status.NONFINITE:
+        found.append(uneven)
     if not converged:
         if status is Status.NONFINITE:
             found.append(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: What the columns mean.
 EXPLAINED = (
     "std. error: what the data leave open of theta; more data make it smaller. mcse: the noise of "
-    "this run; more steps make it smaller. bias: of the step size, already removed. The interval "
-    "holds both errors."
+    "this run; more steps make it smaller. bias: of the step size, already removed; it "
+    "is uncertain by its own size. The interval holds the first two."
 )
 
 
