@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ from pipla import _trees
 from pipla._intervals import mixture_quantile, tails_of
 from pipla.engine.diagnostics import still_moving
 from pipla.engine.result import Result, Status
+from pipla.engine.run import in_structure_of
+from pipla.networks import files
 from pipla.networks._families import Numbers
 from pipla.networks._layers import Layer
 from pipla.networks.modelling import NetworkModel
@@ -53,10 +56,12 @@ class TrainedNetwork:
     result: Result
 
     @classmethod
-    def of(cls, network: NetworkModel, result: Result, every: int) -> TrainedNetwork:
-        """From a run that kept its weights after every so many steps."""
+    def of(cls, network: NetworkModel, result: Result) -> TrainedNetwork:
+        """From a run that kept its weights, as draws, after every so many steps."""
+        every = result.snapshot.particles_every or 1
         finite = result.status is not Status.NONFINITE
-        theta = result.theta if finite else result.theta_last
+        found = result.theta if finite else result.theta_last
+        theta = in_structure_of("theta", network.theta, found, result.modules)
         # Averages on the host are of float64.
         theta = jax.tree.map(lambda mean, one: jnp.asarray(mean, one.dtype), theta, network.theta)
         saved = jax.tree.map(lambda leaf: leaf[result.burn_in // every :], result.saved_particles)
@@ -80,6 +85,13 @@ class TrainedNetwork:
             warnings=_doubts(result),
             result=result,
         )
+
+    def save(self, path: str | Path) -> Path:
+        """Write what was learned to a folder of its own; `pipla.networks.load` reads it.
+
+        A file holds numbers and names, no code: the module and the data are not in it.
+        """
+        return files.save(self.network, self.result, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the algorithm, whose optimiser is made of local functions."""
@@ -190,6 +202,26 @@ class TrainedNetwork:
             f"{count} draws of the weights ({self.result.seconds:.1f} s)"
         )
         return "\n".join([head, *table, *noise, *said])
+
+
+def load(path: str | Path, network: NetworkModel) -> TrainedNetwork:
+    """Read a trained network that `TrainedNetwork.save` wrote.
+
+    Arguments:
+        path: the folder.
+        network: made by `pipla.networks.model` of a module with the same layers, with the same
+            priors and family. Its data are not used, and its numbers are replaced: for predictions
+            the features and labels of one observation will do.
+
+    This is safe on files from strangers: nothing is executed or unpacked.
+
+    Raises:
+        FileNotFoundError: there is nothing in this folder.
+        DamagedResultError: there is, but it is incomplete, altered or not ours.
+        TypeError: it is not a trained network.
+        ValueError: it is one, with other layers, priors, shapes or another family.
+    """
+    return TrainedNetwork.of(network, files.load(network, path))
 
 
 def _doubts(result: Result) -> tuple[str, ...]:

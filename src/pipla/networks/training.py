@@ -103,7 +103,7 @@ def train(
             progress=progress,
             check=False,  # the rule measures the curvature itself, at every few steps
         )
-    trained = TrainedNetwork.of(network, result, every)
+    trained = TrainedNetwork.of(network, result)
     warn_of(trained.warnings)
     return trained
 
