@@ -24,6 +24,7 @@ from pipla.experiments.networks import (
     splitting,
     two_layers,
 )
+from pipla.experiments.networks.convolution import Convolution, pooled
 from pipla.experiments.networks.experiment import NetworkEntry, averaged, measured, summarised
 from pipla.experiments.networks.methods import Trained
 from pipla.experiments.networks.recommended import quiet_train
@@ -408,7 +409,31 @@ def test_the_convolutional_network_is_the_papers():
     network = pipla.networks.model(small, features, np.array([0, 3]))
     # The linear layers are sampled; convolutions and biases are in theta.
     assert [layer.name for layer in network.layers] == ["linear/0", "linear/1", "linear/2"]
-    assert network.theta["network"].convolutions[0].weight.shape == (6, 3, 5, 5)
+    assert network.theta["network"].convolutions.layers[0].weight.shape == (6, 3, 5, 5)
+
+
+def test_the_convolution_and_its_gradient_are_those_of_equinox():
+    image = jnp.asarray(RNG.normal(size=(9, 10, 2)))
+    ours = Convolution(2, 3, 3, block=4, key=jax.random.key(0))
+    theirs = eqx.nn.Conv2d(2, 3, 3, key=jax.random.key(0))
+    pool = eqx.nn.MaxPool2d(2, 2)
+    weights = jnp.asarray(RNG.normal(size=(3, 4, 3)))
+
+    def one(layer):
+        return jnp.sum(weights * pooled(layer(image)[1:]))
+
+    def other(layer):
+        pixels = pool(layer(jnp.moveaxis(image, -1, 0))[:, 1:])
+        return jnp.sum(weights * jnp.moveaxis(pixels, 0, -1))
+
+    (value, found), (same, known) = (
+        eqx.filter_value_and_grad(f)(layer) for f, layer in ((one, ours), (other, theirs))
+    )
+    np.testing.assert_allclose(value, same, rtol=1e-12)
+    np.testing.assert_allclose(found.weight, known.weight, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found.bias, known.bias.ravel(), rtol=1e-10)
+    with pytest.raises(ValueError, match="block must divide the 8 columns of the output, got 3"):
+        Convolution(2, 3, 3, block=3, key=jax.random.key(0))(image)
 
 
 def test_the_settings_of_a_run_are_found_again(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ class SavedNetwork:
 
 def save(network: NetworkModel, result: Result, path: str | Path) -> Path:
     """Write a trained network to a folder of its own, in one step."""
-    priors = {layer.name: layer.prior for layer in network.layers}
+    priors: dict[str, str] = {layer.name: layer.prior for layer in network.layers}
     saved = SavedNetwork(result, priors, type(network.family).__name__)
     return storage.save(saved, path)
 
