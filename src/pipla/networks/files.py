@@ -29,22 +29,26 @@ class SavedNetwork:
         result: the run, in non-centred coordinates.
         priors: the prior of each latent layer.
         family: the name of the class of what the network predicts.
+        warnings: those of the trained network.
     """
 
     result: Result
     priors: dict[str, str]
     family: str
+    warnings: tuple[str, ...]
 
 
-def save(network: NetworkModel, result: Result, path: str | Path) -> Path:
+def save(
+    network: NetworkModel, result: Result, warnings: tuple[str, ...], path: str | Path
+) -> Path:
     """Write a trained network to a folder of its own, in one step."""
     priors: dict[str, str] = {layer.name: layer.prior for layer in network.layers}
-    saved = SavedNetwork(result, priors, type(network.family).__name__)
+    saved = SavedNetwork(result, priors, type(network.family).__name__, warnings)
     return storage.save(saved, path)
 
 
-def load(network: NetworkModel, path: str | Path) -> Result:
-    """The run in this folder, or an error that says why it is not one of this network."""
+def load(network: NetworkModel, path: str | Path) -> SavedNetwork:
+    """What is in this folder, or an error that says why it is not of this network."""
     if not isinstance(network, NetworkModel):
         raise TypeError(
             "network must be made by `pipla.networks.model`, as the one that was trained; got "
@@ -63,7 +67,7 @@ def load(network: NetworkModel, path: str | Path) -> Result:
                 f"network does not fit the trained one in {str(path)!r}: {name} {here[name]} is "
                 f"not the {expected} of the file."
             )
-    return found.result
+    return found
 
 
 def _described(network: NetworkModel) -> dict[str, Any]:

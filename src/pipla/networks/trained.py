@@ -56,7 +56,9 @@ class TrainedNetwork:
     result: Result
 
     @classmethod
-    def of(cls, network: NetworkModel, result: Result) -> TrainedNetwork:
+    def of(
+        cls, network: NetworkModel, result: Result, warnings: tuple[str, ...] | None = None
+    ) -> TrainedNetwork:
         """From a run that kept its weights, as draws, after every so many steps."""
         every = result.snapshot.particles_every or 1
         finite = result.status is not Status.NONFINITE
@@ -82,7 +84,7 @@ class TrainedNetwork:
             noise=None if noise is None else float(np.exp(noise)),
             particles=particles,
             num_particles=num_particles,
-            warnings=_doubts(result),
+            warnings=(*_doubts(result), *_overfit(network)) if warnings is None else warnings,
             result=result,
         )
 
@@ -91,7 +93,7 @@ class TrainedNetwork:
 
         A file holds numbers and names, no code: the module and the data are not in it.
         """
-        return files.save(self.network, self.result, path)
+        return files.save(self.network, self.result, self.warnings, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the algorithm, whose optimiser is made of local functions."""
@@ -99,10 +101,10 @@ class TrainedNetwork:
 
     @property
     def status(self) -> Status:
-        """How the run ended; unreliable where a scale or the noise has not settled.
+        """How the run ended; unreliable where there are `warnings`.
 
-        Other parameters of the network may wander, and are not judged: many a network is the same
-        function as another one.
+        Scales and noise must settle. Other parameters of the network may wander, and are not
+        judged: many a network is the same function as another one.
         """
         if self.result.status in (Status.COMPLETED, Status.UNRELIABLE):
             return Status.UNRELIABLE if self.warnings else Status.COMPLETED
@@ -221,7 +223,8 @@ def load(path: str | Path, network: NetworkModel) -> TrainedNetwork:
         TypeError: it is not a trained network.
         ValueError: it is one, with other layers, priors, shapes or another family.
     """
-    return TrainedNetwork.of(network, files.load(network, path))
+    found = files.load(network, path)
+    return TrainedNetwork.of(network, found.result, found.warnings)
 
 
 def _doubts(result: Result) -> tuple[str, ...]:
@@ -241,6 +244,18 @@ def _doubts(result: Result) -> tuple[str, ...]:
                 f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
             )
     return tuple(found)
+
+
+def _overfit(network: NetworkModel) -> tuple[str, ...]:
+    """More numbers without a prior than observations can determine."""
+    free, rows = _trees.size(network.theta["network"]), network.likelihood.num_rows() or 0
+    if free <= rows:
+        return ()
+    return (
+        f"the network has {free} numbers that are not latent, more than the {rows} observations: "
+        "they are learned without a prior, fit these observations too well, and make predictions "
+        "overconfident; put more layers under a prior, or fix them",
+    )
 
 
 def _unsettled(trace: np.ndarray) -> bool:
