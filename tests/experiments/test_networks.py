@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import types
 
 import equinox as eqx
 import jax
@@ -24,6 +25,7 @@ from pipla.experiments.networks import (
     splitting,
     two_layers,
 )
+from pipla.experiments.networks.convolution import Convolution, pooled
 from pipla.experiments.networks.experiment import NetworkEntry, averaged, measured, summarised
 from pipla.experiments.networks.methods import Trained
 from pipla.experiments.networks.recommended import quiet_train
@@ -115,6 +117,25 @@ def test_probabilities_are_averaged_over_particles():
 # The published errors. #
 
 THETA, LAM, STEP = 0.3, 0.5, 0.05
+
+
+def test_pixels_that_are_0_everywhere_change_nothing():
+    features = RNG.normal(size=(6, 5))
+    features[:, [0, 3]] = 0
+    images = Images(features, np.array([0, 1, 1, 0, 2, 1]))
+    x = {name: jnp.asarray(RNG.normal(size=size)) for name, size in (("w", (5, 4)), ("v", (4, 3)))}
+    theta = {"alpha": jnp.zeros(()), "beta": jnp.zeros(())}
+    model = two_layers.model(images, two_layers.laplace_terms())
+    assert model.data["features"].shape == (6, 3)
+
+    def plain(x):
+        log_p = jax.nn.log_softmax(jnp.tanh(features @ x["w"]) @ x["v"])
+        return -jnp.sum(log_p[jnp.arange(6), images.labels])
+
+    found = jax.value_and_grad(lambda x: model.smooth_value(theta, x))(x)
+    known = jax.value_and_grad(plain)(x)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, known)
+    assert not np.any(found[1]["w"][np.array([0, 3])])
 
 
 def test_the_scale_of_the_code_is_its_equation():
@@ -408,7 +429,49 @@ def test_the_convolutional_network_is_the_papers():
     network = pipla.networks.model(small, features, np.array([0, 3]))
     # The linear layers are sampled; convolutions and biases are in theta.
     assert [layer.name for layer in network.layers] == ["linear/0", "linear/1", "linear/2"]
-    assert network.theta["network"].convolutions[0].weight.shape == (6, 3, 5, 5)
+    assert network.theta["network"].convolutions.layers[0].weight.shape == (6, 3, 5, 5)
+
+
+def test_the_convolution_and_its_gradient_are_those_of_equinox():
+    image = jnp.asarray(RNG.normal(size=(9, 10, 2)))
+    ours = Convolution(2, 3, 3, block=4, key=jax.random.key(0))
+    theirs = eqx.nn.Conv2d(2, 3, 3, key=jax.random.key(0))
+    pool = eqx.nn.MaxPool2d(2, 2)
+    weights = jnp.asarray(RNG.normal(size=(3, 4, 3)))
+
+    def one(layer):
+        return jnp.sum(weights * pooled(layer(image)[1:]))
+
+    def other(layer):
+        pixels = pool(layer(jnp.moveaxis(image, -1, 0))[:, 1:])
+        return jnp.sum(weights * jnp.moveaxis(pixels, 0, -1))
+
+    (value, found), (same, known) = (
+        eqx.filter_value_and_grad(f)(layer) for f, layer in ((one, ours), (other, theirs))
+    )
+    np.testing.assert_allclose(value, same, rtol=1e-12)
+    np.testing.assert_allclose(found.weight, known.weight, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found.bias, known.bias.ravel(), rtol=1e-10)
+    with pytest.raises(ValueError, match="block must divide the 8 columns of the output, got 3"):
+        Convolution(2, 3, 3, block=3, key=jax.random.key(0))(image)
+
+
+def test_convolutions_are_those_with_the_most_probable_images_held_out(monkeypatch):
+    densities = iter([-3.0, -1.0, -2.0, -1.5, -1.2])
+
+    class Network:
+        noncentred = types.SimpleNamespace(back=lambda theta, z: z)
+
+        def log_predictive_density(self, theta, weights, features, labels):
+            return next(densities)
+
+    watching = cifar.Watching(Network(), Images(np.zeros(1), np.zeros(1)), every=10)
+    monkeypatch.setattr(watching, "is_due", lambda view: view.step % 10 == 0)
+    views = [types.SimpleNamespace(step=s, theta=s, particles=np.zeros(2)) for s in range(5, 60, 5)]
+    said = [watching(view) for view in views if view.step <= 50]
+    assert said[:-1] == [None] * (len(said) - 1)
+    assert "less probable" in said[-1]  # 10, 20, then three times worse
+    assert watching.best == 20
 
 
 def test_the_settings_of_a_run_are_found_again(tmp_path, monkeypatch):

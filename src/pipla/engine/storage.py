@@ -193,11 +193,11 @@ def _result_of(content: Any, arrays: Arrays) -> Any:
     result = decode(_CLASSES[content["kind"]], "result", content["fields"], arrays)
     if arrays:
         raise DamagedResultError(f"it has arrays that nothing names: {sorted(arrays)[0]!r}.")
-    _CHECKS.get(type(result), _check_consistent)(result)
+    _CHECKS.get(type(result), check_result)(result)
     return result
 
 
-def _check_consistent(result: Result | SweepResult) -> None:
+def check_result(result: Result | SweepResult) -> None:
     """What the methods of a result and `resume` rely on."""
     snapshot = result.snapshot
     counts = (result.num_steps, result.burn_in, snapshot.moments_every, snapshot.particles_every)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ from pipla import _trees
 from pipla._intervals import mixture_quantile, tails_of
 from pipla.engine.diagnostics import still_moving
 from pipla.engine.result import Result, Status
+from pipla.engine.run import in_structure_of
+from pipla.networks import files
 from pipla.networks._families import Numbers
 from pipla.networks._layers import Layer
 from pipla.networks.modelling import NetworkModel
@@ -53,10 +56,14 @@ class TrainedNetwork:
     result: Result
 
     @classmethod
-    def of(cls, network: NetworkModel, result: Result, every: int) -> TrainedNetwork:
-        """From a run that kept its weights after every so many steps."""
+    def of(
+        cls, network: NetworkModel, result: Result, warnings: tuple[str, ...] | None = None
+    ) -> TrainedNetwork:
+        """From a run that kept its weights, as draws, after every so many steps."""
+        every = result.snapshot.particles_every or 1
         finite = result.status is not Status.NONFINITE
-        theta = result.theta if finite else result.theta_last
+        found = result.theta if finite else result.theta_last
+        theta = in_structure_of("theta", network.theta, found, result.modules)
         # Averages on the host are of float64.
         theta = jax.tree.map(lambda mean, one: jnp.asarray(mean, one.dtype), theta, network.theta)
         saved = jax.tree.map(lambda leaf: leaf[result.burn_in // every :], result.saved_particles)
@@ -77,9 +84,16 @@ class TrainedNetwork:
             noise=None if noise is None else float(np.exp(noise)),
             particles=particles,
             num_particles=num_particles,
-            warnings=_doubts(result),
+            warnings=(*_doubts(result), *_overfit(network)) if warnings is None else warnings,
             result=result,
         )
+
+    def save(self, path: str | Path) -> Path:
+        """Write what was learned to a folder of its own; `pipla.networks.load` reads it.
+
+        A file holds numbers and names, no code: the module and the data are not in it.
+        """
+        return files.save(self.network, self.result, self.warnings, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the algorithm, whose optimiser is made of local functions."""
@@ -87,10 +101,10 @@ class TrainedNetwork:
 
     @property
     def status(self) -> Status:
-        """How the run ended; unreliable where a scale or the noise has not settled.
+        """How the run ended; unreliable where there are `warnings`.
 
-        Other parameters of the network may wander, and are not judged: many a network is the same
-        function as another one.
+        Scales and noise must settle. Other parameters of the network may wander, and are not
+        judged: many a network is the same function as another one.
         """
         if self.result.status in (Status.COMPLETED, Status.UNRELIABLE):
             return Status.UNRELIABLE if self.warnings else Status.COMPLETED
@@ -192,6 +206,27 @@ class TrainedNetwork:
         return "\n".join([head, *table, *noise, *said])
 
 
+def load(path: str | Path, network: NetworkModel) -> TrainedNetwork:
+    """Read a trained network that `TrainedNetwork.save` wrote.
+
+    Arguments:
+        path: the folder.
+        network: made by `pipla.networks.model` of a module with the same layers, with the same
+            priors and family. Its data are not used, and its numbers are replaced: for predictions
+            the features and labels of one observation will do.
+
+    This is safe on files from strangers: nothing is executed or unpacked.
+
+    Raises:
+        FileNotFoundError: there is nothing in this folder.
+        DamagedResultError: there is, but it is incomplete, altered or not ours.
+        TypeError: it is not a trained network.
+        ValueError: it is one, with other layers, priors, shapes or another family.
+    """
+    found = files.load(network, path)
+    return TrainedNetwork.of(network, found.result, found.warnings)
+
+
 def _doubts(result: Result) -> tuple[str, ...]:
     """Scales and noise that have not settled, or that have run away."""
     if result.status is Status.NONFINITE:
@@ -209,6 +244,18 @@ def _doubts(result: Result) -> tuple[str, ...]:
                 f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
             )
     return tuple(found)
+
+
+def _overfit(network: NetworkModel) -> tuple[str, ...]:
+    """More numbers without a prior than observations can determine."""
+    free, rows = _trees.size(network.theta["network"]), network.likelihood.num_rows() or 0
+    if free <= rows:
+        return ()
+    return (
+        f"the network has {free} numbers that are not latent, more than the {rows} observations: "
+        "they are learned without a prior, fit these observations too well, and make predictions "
+        "overconfident; put more layers under a prior, or fix them",
+    )
 
 
 def _unsettled(trace: np.ndarray) -> bool:

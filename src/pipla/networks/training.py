@@ -56,7 +56,8 @@ def train(
 
     Arguments:
         network: made by `pipla.networks.model`. It starts at `network.theta`.
-        num_particles: an even number.
+        num_particles: an even number. What is not latent in the network is fitted to the particles
+            there are: with thousands of such numbers, two particles are too few.
         num_steps: by default 2000; more with batches, so that all observations are seen as often
             as in 500 steps at least.
         batch_size: the number of observations per step; by default all. The noise of batches adds
@@ -105,7 +106,7 @@ def train(
             progress=progress,
             check=False,  # the rule measures the curvature itself, at every few steps
         )
-    trained = TrainedNetwork.of(network, result, every)
+    trained = TrainedNetwork.of(network, result)
     warn_of(trained.warnings)
     return trained
 

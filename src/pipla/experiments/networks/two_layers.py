@@ -37,8 +37,9 @@ def scores(x: PyTree, features: Array, activation: Activation = jnp.tanh) -> Arr
 
 def minus_log_likelihood(scores: Array, labels: Array) -> Float[Array, ""]:
     """The sum over images."""
-    picked = jnp.take_along_axis(jax.nn.log_softmax(scores), labels[:, None], axis=1)
-    return -jnp.sum(picked)
+    # Not an index: its gradient would be a scatter, a tenth of the whole step on a CPU.
+    hot = labels[:, None] == jnp.arange(scores.shape[1], dtype=labels.dtype)[None]
+    return jnp.sum(jax.nn.logsumexp(scores, axis=1)) - jnp.sum(jnp.where(hot, scores, 0))
 
 
 def sizes(num_inputs: int, num_units: int, num_classes: int) -> dict[str, int]:
@@ -53,15 +54,22 @@ def laplace_terms(make: Callable[[], Term] = LaplaceScale) -> Term:
 
 
 def model(images: Images, term: Term | None, activation: Activation = jnp.tanh) -> Model:
-    """The centred model; without a term, Normal priors, which are smooth."""
+    """The centred model; without a term, Normal priors, which are smooth.
+
+    Pixels that are 0 in all images, as those that are constant are once they are standardised,
+    add nothing to any score, and the product leaves them out: 230 of 784 for MNIST's 4 and 9.
+    """
+    pixels = np.flatnonzero(np.any(images.features != 0, axis=0))
 
     def smooth(theta: PyTree, x: PyTree, data: PyTree) -> Float[Array, ""]:
+        seen = x if len(pixels) == len(x["w"]) else x | {"w": x["w"][pixels]}
         misfit = minus_log_likelihood(
-            scores(x, data["features"].astype(x["w"].dtype), activation), data["labels"]
+            scores(seen, data["features"].astype(x["w"].dtype), activation), data["labels"]
         )
         return misfit if term is not None else misfit + normal_potential(theta, x)
 
-    return Model(smooth, term, data={"features": images.features, "labels": images.labels})
+    data = {"features": images.features[:, pixels], "labels": images.labels}
+    return Model(smooth, term, data=data)
 
 
 def normal_potential(theta: PyTree, x: PyTree) -> Float[Array, ""]:
