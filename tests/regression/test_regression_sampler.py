@@ -1,4 +1,4 @@
-"""The sweeps over coefficients against enumeration and quadrature, and ranks of prior draws."""
+"""The sweeps over coefficients against enumeration and quadrature."""
 
 import numpy as np
 import pytest
@@ -145,28 +145,6 @@ def test_cumulants_and_their_derivatives(poisson):
         truth = (np.logaddexp(0, eta), p, np.exp(-np.logaddexp(0, eta) - np.logaddexp(0, -eta)))
     for found, right in zip((value, first, second), truth, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-11)
-
-
-def test_ranks_of_prior_draws_are_uniform():
-    """Simulation-based calibration: 1200 ranks in ten bins; a right sampler fails 1e-6 times."""
-    rng = np.random.default_rng(4)
-    n, p, noise, kept = 10, 4, 0.8, 49
-    ranks = []
-    for _ in range(300):
-        x = rng.standard_normal((n, p)) + rng.standard_normal((n, 1))
-        labels = rng.choice(3, p, p=PRIOR.weights)
-        b = np.sqrt(PRIOR.variances[labels]) * rng.standard_normal(p)
-        y = x @ b + np.sqrt(noise) * rng.standard_normal(n)
-        design = design_of(x, np.ones(n), centre=False, scale=False)
-        data = LinearData(design, y, np.ones(n), intercept=False)
-        chain = LinearChain(data, np.zeros(p), noise, rng)
-        found = tally(20 * kept, p, draws=kept)
-        chain.sweep(PRIOR, np.zeros(20 * kept), 20, found)
-        below = np.sum(found.draws < b.astype(np.float32), axis=0)
-        ties = np.sum(found.draws == b.astype(np.float32), axis=0)
-        ranks.append(below + rng.integers(0, ties + 1))
-    counts = np.histogram(np.concatenate(ranks), bins=np.arange(0, 51, 5))[0]
-    assert stats.chisquare(counts).pvalue > 1e-6
 
 
 def test_weights_and_noise_are_drawn_from_their_posterior():
