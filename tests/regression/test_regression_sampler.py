@@ -113,6 +113,28 @@ def test_an_effect_seen_in_few_labels_comes_and_goes():
     assert abs(present.mean() - 0.5) < 0.13
 
 
+def test_an_effect_that_separates_the_labels_moves():
+    """The likelihood is flat there: but for 0, only a step that keeps the label is accepted.
+
+    The mean is that of quadrature, to five standard errors.
+    """
+    x = np.random.default_rng(6).standard_normal((20, 1))
+    y = (x[:, 0] > 0) * 1.0
+    prior = Prior(np.array([0.0, 1e-4, 9.0]), np.array([0.98, 0.0195, 0.0005]))
+    axis = np.linspace(0, 30, 30_001)
+    mass = np.exp(likelihood(x, y, False)(axis[:, None], np.zeros(30_001)) - axis**2 / 18)
+    columns = design_of(x, np.ones(20), centre=False, scale=False).columns
+    sweeps = 20_000
+    chain = GlmChain(columns, y, np.ones(20), np.zeros(20), False, False, np.full(1, 3.0), 0)
+    found = tally(sweeps, 1)
+    chain.sweep(prior, np.zeros(sweeps), 1, found)
+    b = found.draws[:, 0].astype(float)
+    present = b > 0.1
+    assert present.mean() > 0.9
+    assert np.mean(b[1:] != b[:-1]) > 0.04
+    assert_within(b[present].mean(), axis @ mass / mass.sum(), error(b))
+
+
 def test_several_classes_sample_the_posterior_by_quadrature():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((10, 1))
