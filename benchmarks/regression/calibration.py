@@ -1,25 +1,35 @@
 """Do intervals and probabilities of the sparse regressions mean what they say?
 
-    python benchmarks/regression/calibration.py                 # both tables
-    python benchmarks/regression/calibration.py --seeds 20 --only drawn
+    python benchmarks/regression/calibration.py                         # all (long: see below)
+    python benchmarks/regression/calibration.py --only drawn,theta --seeds 20    # two minutes
     python benchmarks/regression/calibration.py --only fixed --priors learned    # a minute
+    python benchmarks/regression/calibration.py --only scales --seeds 4          # ten minutes
 
 `drawn`: a model is fitted; coefficients and responses are drawn from what it learned, and fitted
-again. 90 % intervals should hold 90 % of all coefficients, ranks of the coefficients among their
-posterior draws should be uniform, and inclusion probabilities frequencies.
+again, once with the prior and the noise known, once with both learned again as users do. `theta`:
+the weights of the prior are drawn, too, from the prior that the sampler gives them.
+
+Where 0 has a positive probability, an interval that contains it cannot hold less than that: 90 %
+intervals of sparse coefficients hold more, even if everything is exact. "Posterior" is
+what they hold according to the posterior itself. An interval whose ends fall on 0 by a draw of the
+right probability would hold 90 %: that is the share of ranks, with ties broken at random, between
+.05 and .95. The p-value is that of ten equally probable bins, as if coefficients of one simulation
+were independent.
 
 `fixed`: simulations with known effects, whatever prior they come from: coverage for coefficients
-that are 0, that are not, and that are larger than two standard errors, for each prior.
+that are 0, that are not, and that are larger than two standard errors, for each prior. `scales`:
+draws from the fitted prior as in `drawn`, for the priors that have a scale only.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from data_sets import simulated, simulated_labels
+from calibration_chains import prior_of_weights, with_prior
+from data_sets import Split, simulated, simulated_labels
 from scipy import stats
 
 from pipla.regression import SparseLinearRegression, SparseLogisticRegression
@@ -27,13 +37,19 @@ from pipla.regression import SparseLinearRegression, SparseLogisticRegression
 warnings.simplefilter("ignore")
 #: Every tenth draw is taken for ranks: neighbours are correlated.
 EVERY = 10
+LINEAR, LOGISTIC = SparseLinearRegression, SparseLogisticRegression
 
 
-def ranks(model: Any, b: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The rank of each coefficient among its draws, ties at random, as a number in (0, 1)."""
-    draws = model._answer_.draws[::EVERY, 0] * model._answer_.units
-    below, ties = np.sum(draws < b, axis=0), np.sum(draws == b, axis=0)
-    return (below + rng.uniform(size=b.size) * (ties + 1)) / (len(draws) + 1)
+class Fitted(NamedTuple):
+    """Draws of the coefficients, and how large one must be to count as an effect."""
+
+    draws: np.ndarray
+    threshold: np.ndarray
+
+
+def fitted(model: Any) -> Fitted:
+    answer = model._answer_
+    return Fitted(answer.draws[:, 0] * answer.units, answer.threshold)
 
 
 class Score:
@@ -41,36 +57,45 @@ class Score:
 
     def __init__(self) -> None:
         self.inside: dict[str, list[np.ndarray]] = {}
+        self.masses: list[np.ndarray] = []
         self.ranks: list[np.ndarray] = []
         self.chances: list[np.ndarray] = []
         self.happened: list[np.ndarray] = []
 
-    def add(self, model: Any, b: np.ndarray, rng: np.random.Generator) -> None:
-        low, high = model.coef_interval_.reshape(2, -1)
-        threshold = model._answer_.threshold
+    def add(self, found: Fitted, b: np.ndarray, rng: np.random.Generator) -> None:
+        draws, threshold = found
+        low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+        self.masses.append(np.mean((low <= draws) & (draws <= high), axis=0))
         within = (low <= b) & (b <= high)
         large = np.abs(b) > 4 * threshold  # the threshold is half of a standard error
         parts = {"all": np.ones(b.size, bool), "zeros": b == 0, "others": b != 0, "large": large}
         for name, chosen in parts.items():
             self.inside.setdefault(name, []).append(within[chosen])
-        self.ranks.append(ranks(model, b, rng))
-        self.chances.append(model.inclusion_.ravel())
+        some = draws[::EVERY]
+        below, ties = np.sum(some < b, axis=0), np.sum(some == b, axis=0)
+        self.ranks.append((below + rng.uniform(size=b.size) * (ties + 1)) / (len(some) + 1))
+        self.chances.append(np.mean(np.abs(draws) > threshold, axis=0))
         self.happened.append(np.abs(b) > threshold)
 
-    def coverage(self) -> str:
+    def show(self, title: str, ranks: bool = True, inclusion: bool = True) -> None:
         joined = {name: np.concatenate(cells) for name, cells in self.inside.items()}
-        return ", ".join(
+        coverage = ", ".join(
             f"{name} {100 * cell.mean():.1f} % of {cell.size}"
             for name, cell in joined.items()
             if cell.size
         )
-
-    def show_ranks(self) -> None:
-        counts = np.histogram(np.concatenate(self.ranks), bins=10, range=(0, 1))[0]
-        p = stats.chisquare(counts).pvalue
-        inside = np.mean(np.abs(np.concatenate(self.ranks) - 0.5) < 0.45)
-        print(f"  {100 * inside:.1f} % of the ranks are between .05 and .95")
-        print(f"  ranks in ten bins {counts.tolist()}, chi-squared p = {p:.3f}")
+        mass = 100 * np.mean(np.concatenate(self.masses))
+        print(f"  {title}: 90 % intervals hold {coverage}; posterior {mass:.1f} %")
+        if ranks:
+            values = np.concatenate(self.ranks)
+            counts = np.histogram(values, bins=10, range=(0, 1))[0]
+            p = stats.chisquare(counts).pvalue
+            middle = 100 * np.mean(np.abs(values - 0.5) < 0.45)
+            print(f"    {middle:.1f} % of the ranks are between .05 and .95")
+            print(f"    ranks in ten bins {counts.tolist()}, chi-squared p = {p:.3f}")
+        if inclusion:
+            self.show_inclusion()
+        print(end="", flush=True)
 
     def show_inclusion(self) -> None:
         chance, did = np.concatenate(self.chances), np.concatenate(self.happened)
@@ -78,81 +103,123 @@ class Score:
             chosen = (chance >= low) & (chance < low + 0.1 + (low > 0.85))
             if chosen.any():
                 shown = f"{chance[chosen].mean():.2f} predicted, {did[chosen].mean():.2f} found"
-                print(f"  inclusion {shown} ({chosen.sum()})")
+                print(f"    inclusion {shown} ({chosen.sum()})")
 
 
-def drawn(seeds: int) -> None:
-    """Simulations from the fitted prior."""
-    linear, logistic = SparseLinearRegression, SparseLogisticRegression
+def responses(kind: Any, eta: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
+    if kind is LOGISTIC:
+        return (eta + rng.logistic(size=len(eta)) > 0).astype(int)
+    return eta + noise * rng.standard_normal(len(eta))
+
+
+def drawn(seeds: int, theta: bool) -> None:
+    """Simulations from the fitted prior; with `theta`, from its grid with weights drawn."""
     for name, base, kind in (
-        ("linear, n 200, p 300, 10 effects", simulated(0, 200, 300, 10), linear),
-        ("linear, n 500, p 200, Laplace effects", simulated(0, 500, 200, 0, dense=True), linear),
-        ("logistic, n 500, p 300, 20 effects", simulated_labels(0, 500, 300, 20), logistic),
+        ("linear, n 200, p 300, 10 effects", simulated(0, 200, 300, 10), LINEAR),
+        ("linear, n 500, p 200, Laplace effects", simulated(0, 500, 200, 0, dense=True), LINEAR),
+        ("logistic, n 500, p 300, 20 effects", simulated_labels(0, 500, 300, 20), LOGISTIC),
     ):
         x = (base.x - base.x.mean(axis=0)) / base.x.std(axis=0)
         found = kind().fit(x, base.y).fit_
-        score = Score()
+        known, learned = Score(), Score()
         for seed in range(seeds):
             rng = np.random.default_rng([seed, 1])
-            labels = rng.choice(len(found.weights), x.shape[1], p=found.weights)
+            weights = found.weights
+            if theta:
+                weights = rng.dirichlet(prior_of_weights(found.variances, x.shape[1]))
+            labels = rng.choice(len(weights), x.shape[1], p=weights)
             b = np.sqrt(found.variances[labels]) * rng.standard_normal(x.shape[1])
-            eta = x @ b
-            y = eta + found.noise * rng.standard_normal(len(eta))
-            if kind is logistic:
-                y = (eta + rng.logistic(size=len(eta)) > 0).astype(int)
-            score.add(kind(random_state=seed).fit(x, y), b, rng)
+            y = responses(kind, x @ b, found.noise, rng)
+            prior = found._replace(weights=weights)
+            error = 2.0 if kind is LOGISTIC else found.noise
+            threshold = np.full(x.shape[1], 0.5 * error / np.sqrt(len(x)))
+            draws = with_prior(x, y, kind is LOGISTIC, prior, seed, theta)
+            known.add(Fitted(draws, threshold), b, rng)
+            if not theta:
+                learned.add(fitted(kind(random_state=seed).fit(x, y)), b, rng)
+        if theta:
+            print(f"\n{name}: weights, coefficients and responses drawn")
+            known.show("weights drawn by the sampler, too")
+            continue
         print(f"\n{name}: drawn from the fitted prior (weight of 0: {found.weights[0]:.2f})")
-        print(f"  90 % intervals hold: {score.coverage()}")
-        score.show_ranks()
-        score.show_inclusion()
+        known.show("prior and noise known")
+        learned.show("prior and noise learned again")
 
 
 def fixed(seeds: int, chosen: list[str]) -> None:
-    """Simulations with given effects, for the chosen priors."""
-    for name, make, kind, priors in (
-        (
-            "linear, n 200, p 1000, 10 effects",
-            lambda seed: simulated(seed, 200, 1000, 10),
-            SparseLinearRegression,
-            ("learned", "laplace"),
-        ),
-        (
-            "linear, n 500, p 200, Laplace effects",
-            lambda seed: simulated(seed, 500, 200, 0, dense=True),
-            SparseLinearRegression,
-            ("learned", "laplace"),
-        ),
-        (
-            "logistic, n 500, p 2000, 20 effects",
-            simulated_labels,
-            SparseLogisticRegression,
-            ("learned",),
-        ),
-    ):
-        print(f"\n{name}: 90 % intervals hold")
+    """Simulations with given effects, for the chosen priors; at most two where `fit` is used."""
+    every = ("learned", "laplace", "elastic-net", "group")
+    cases: tuple[tuple[str, Any, Any, tuple[str, ...]], ...] = (
+        ("linear, n 200, p 1000, 10 effects", (200, 1000, 10), LINEAR, ("learned",)),
+        ("linear, n 500, p 2000, 20 effects", (500, 2000, 20), LINEAR, ("learned",)),
+        ("linear, n 200, p 100, 10 effects", (200, 100, 10), LINEAR, every),
+        ("linear, n 500, p 200, Laplace effects", (500, 200, 0, True), LINEAR, every[:2]),
+        ("logistic, n 500, p 2000, 20 effects", (500, 2000, 20), LOGISTIC, ("learned",)),
+        ("logistic, n 500, p 100, 10 effects", (500, 100, 10), LOGISTIC, every),
+    )
+    for name, sizes, kind, priors in cases:
+        print(f"\n{name}: effects given")
+        make: Any = simulated if kind is LINEAR else simulated_labels
         for prior in (prior for prior in priors if prior in chosen):
             score = Score()
             for seed in range(seeds if prior == "learned" else min(seeds, 2)):
-                data = make(seed)
+                data: Split = make(seed, *sizes)
                 assert data.coefficients is not None
-                model = kind(prior).fit(data.x, data.y)
-                score.add(model, data.coefficients, np.random.default_rng(seed))
-            print(f"  {prior}: {score.coverage()}", flush=True)
-            if prior == "learned":
-                score.show_inclusion()
+                groups = np.arange(data.x.shape[1]) // 2 if prior == "group" else None
+                model = kind(prior, groups=groups).fit(data.x, data.y)
+                score.add(fitted(model), data.coefficients, np.random.default_rng(seed))
+            score.show(prior, ranks=False, inclusion=prior == "learned")
+
+
+def from_scale(prior: str, c: float, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Coefficients under a prior with the scale c: `l1_ratio` is 1/2, groups are pairs."""
+    if prior == "laplace":
+        return c * rng.laplace(size=size)
+    if prior == "group":  # the size of a pair has the density r exp(-sqrt(3/2) r / c)
+        sizes, angles = rng.gamma(2.0, c / np.sqrt(1.5), size // 2), rng.random(size // 2)
+        turns = 2 * np.pi * angles
+        return np.stack([sizes * np.cos(turns), sizes * np.sin(turns)], axis=1).ravel()
+    proposed = rng.laplace(scale=2.0, size=100 * size)
+    accepted = proposed[rng.random(100 * size) < np.exp(-0.25 * proposed**2)]
+    return c * accepted[:size]
+
+
+def scales(seeds: int) -> None:
+    """Draws from a fitted prior that has a scale."""
+    for name, kind, base in (
+        ("linear, n 150, p 50", LINEAR, simulated(0, 150, 50, 0, dense=True)),
+        ("logistic, n 300, p 50", LOGISTIC, simulated_labels(0, 300, 50, 50)),
+    ):
+        print(f"\n{name}: drawn from the fitted prior")
+        x = (base.x - base.x.mean(axis=0)) / base.x.std(axis=0)
+        target = base.y if kind is LOGISTIC else base.y / base.y.std()
+        for prior in ("laplace", "elastic-net", "group"):
+            options = {"prior": prior, "groups": np.arange(50) // 2 if prior == "group" else None}
+            theta = kind(**options).fit(x, target).theta_
+            score = Score()
+            for seed in range(seeds):
+                rng = np.random.default_rng([seed, 2])
+                b = from_scale(prior, theta["scale"], 50, rng)
+                y = responses(kind, x @ b, theta.get("noise", 1.0), rng)
+                score.add(fitted(kind(**options, random_state=seed).fit(x, y)), b, rng)
+            score.show(prior, inclusion=False)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--only", default="drawn,fixed")
-    parser.add_argument("--priors", default="learned,laplace", help="of `fixed`, by commas")
+    parser.add_argument("--only", default="drawn,theta,fixed,scales")
+    parser.add_argument("--priors", default="learned,laplace,elastic-net,group", help="of `fixed`")
     options = parser.parse_args()
-    parts = options.only.split(",")
-    if "drawn" in parts:
-        drawn(options.seeds)
-    if "fixed" in parts:
-        fixed(options.seeds, options.priors.split(","))
+    for part in options.only.split(","):
+        if part in ("drawn", "theta"):
+            drawn(options.seeds, theta=part == "theta")
+        elif part == "fixed":
+            fixed(options.seeds, options.priors.split(","))
+        elif part == "scales":
+            scales(options.seeds)
+        else:
+            parser.error(f"--only takes drawn, theta, fixed and scales, got {part!r}.")
 
 
 if __name__ == "__main__":

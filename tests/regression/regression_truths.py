@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+from scipy import stats
 
 from pipla.regression._state import Prior, Tally
 
@@ -75,3 +76,31 @@ def error(draws):
     """The Monte-Carlo standard error of the mean of each column, from 50 batches."""
     batches = draws[: len(draws) // 50 * 50].reshape(50, -1, *draws.shape[1:]).mean(axis=1)
     return batches.std(axis=0, ddof=1) / np.sqrt(50)
+
+
+def closed_coverage(prior, square, level=0.9):
+    """The coverage of [q(a), q(1 - a)] with a = (1 - level)/2, the quantiles of the posterior.
+
+    The data are one estimate of each coefficient, normal with the variance `square` (orthogonal
+    features), and coefficients come from the prior. Where the lower quantile is 0, the interval
+    holds a - P(b < 0) more than the level; where the upper one is, a - P(b > 0).
+    """
+    tail = (1 - level) / 2
+    # One range of the estimate for each variance: a single grid would be too coarse for some.
+    total = 0.0
+    for variance, weight in zip(prior.variances, prior.weights, strict=True):
+        units = np.linspace(-9, 9, 20_001)
+        estimate = units * np.sqrt(variance + square)
+        masses = prior.weights * stats.norm.pdf(
+            estimate[:, None], scale=np.sqrt(prior.variances + square)
+        )
+        masses /= masses.sum(axis=1, keepdims=True)
+        v = prior.variances[1:]
+        spread = np.sqrt(v * square / (v + square))
+        mean = estimate[:, None] * v / (v + square)
+        below = np.sum(masses[:, 1:] * stats.norm.cdf(-mean / spread), axis=1)
+        above = 1 - masses[:, 0] - below
+        gain = np.where(below + masses[:, 0] >= tail, np.maximum(tail - below, 0), 0)
+        gain += np.where(above + masses[:, 0] >= tail, np.maximum(tail - above, 0), 0)
+        total += weight * np.sum((level + gain) * stats.norm.pdf(units)) * (units[1] - units[0])
+    return total

@@ -20,6 +20,7 @@ from pipla.regression._mixture import (
     draw,
     draw_weights,
     keep,
+    labels_given,
     learn,
     mixture,
     record,
@@ -33,6 +34,8 @@ from pipla.regression._vector_math import compiled, exp, inlined, log1p
 DAMPED = 4.0
 #: By how much it is understated in others, and the part that these are.
 LENGTHENED, LONG = 4.0, 0.1
+#: The part of the updates in which a coefficient keeps its label.
+SAME_LABEL = 0.1
 
 # Linear regression. #
 
@@ -187,8 +190,12 @@ def glm_sweeps(
     random, they are half of the gradient and `DAMPED` times the curvature: a short Langevin step.
     In another part the curvature is `LENGTHENED` times smaller, a long step: the log-likelihood of
     a few labels levels off for large coefficients, which its expansion at 0 hardly ever proposes,
-    so that the way back to 0 would hardly ever be accepted. A proposal of 0 at 0 costs nothing
-    more, so that a sweep over a sparse vector costs little more than two products with X.
+    so that the way back to 0 would hardly ever be accepted. In a part of all updates, also chosen
+    whatever the state is, the coefficient keeps its label: 0 stays 0, and others move under the
+    normal of a label that is drawn given the coefficient. Where a feature separates the labels, the
+    likelihood is flat, and nearly all other proposals are 0 or small, and rejected. A proposal of
+    0 at 0 costs nothing more, so that a sweep over a sparse vector costs little more than two
+    products with X.
 
     Arguments:
         columns: X.
@@ -204,7 +211,7 @@ def glm_sweeps(
     """
     n = y.size
     w = np.empty(prior.variances.size)
-    flat = Prior(np.array([level_variance]), np.ones(1))
+    normal = Prior(np.array([level_variance]), np.ones(1))
     one = np.empty(1)
     sparse = columns.dense.size == 0
     ones = np.ones(n)
@@ -221,6 +228,10 @@ def glm_sweeps(
             is_level = j < 0
             if not is_level and visits[j] < 1.0 and rng.random() >= visits[j]:
                 record_state(j, b[j], prior, w, rng, t, tally)
+                continue
+            same_label = not is_level and rng.random() < SAME_LABEL
+            if same_label and b[j] == 0.0:
+                record_state(j, 0.0, prior, w, rng, t, tally)
                 continue
             compressed = sparse and not is_level
             x = ones if is_level or sparse else columns.dense[j]
@@ -246,10 +257,15 @@ def glm_sweeps(
                 of_h = 1.0 / LENGTHENED
             g, h = of_g * g, of_h * h
             q = g + h * old
+            single = is_level or same_label
             if is_level:
-                k = 0
-                top, total = mixture(q, h, flat, one)
-                new = draw(q, h, level_variance, rng)
+                normal.variances[0] = level_variance
+            elif same_label:
+                labels_given(old, prior, w)
+                normal.variances[0] = prior.variances[max(choose(w, rng.random()), 1)]
+            if single:
+                top, total = mixture(q, h, normal, one)
+                new = draw(q, h, normal.variances[0], rng)
             else:
                 top, total = mixture(q, h, prior, w)
                 k = choose(w, rng.random())
@@ -284,8 +300,8 @@ def glm_sweeps(
                     h_new += x[i] * x[i] * c_new[i]
             g_new, h_new = of_g * g_new, of_h * h_new
             q_new = g_new + h_new * new
-            if is_level:
-                top_new, total_new = mixture(q_new, h_new, flat, one)
+            if single:
+                top_new, total_new = mixture(q_new, h_new, normal, one)
             else:
                 top_new, total_new = mixture(q_new, h_new, prior, w)
             # log Z(s) is the log of the sum less g s + h s²/2; see the docstring for the rest.

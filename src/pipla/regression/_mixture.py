@@ -82,6 +82,19 @@ def record(
 
 
 @compiled
+def labels_given(b: float, prior: Prior, w: np.ndarray) -> None:
+    """Fill in the probabilities of the labels of a coefficient b that is not 0."""
+    total = w[0] = 0.0
+    least = 0.5 * b * b / prior.variances[w.size - 1]
+    for k in range(1, w.size):
+        v = prior.variances[k]
+        w[k] = prior.weights[k] / math.sqrt(v) * exp(max(least - 0.5 * b * b / v, -700.0))
+        total += w[k]
+    for k in range(1, w.size):
+        w[k] /= total
+
+
+@compiled
 def record_state(
     j: int, b: float, prior: Prior, w: np.ndarray, rng: Any, t: int, tally: Tally
 ) -> None:
@@ -92,14 +105,8 @@ def record_state(
         tally.labels[0] += 1.0
         return
     tally.slab[j] += 1.0
-    total = w[0] = 0.0
-    least = 0.5 * b * b / prior.variances[w.size - 1]
+    labels_given(b, prior, w)
     for k in range(1, w.size):
-        v = prior.variances[k]
-        w[k] = prior.weights[k] / math.sqrt(v) * exp(max(least - 0.5 * b * b / v, -700.0))
-        total += w[k]
-    for k in range(1, w.size):
-        w[k] /= total
         tally.counts[t, k] += w[k]
     tally.labels[max(choose(w, rng.random()), 1)] += 1.0
 
