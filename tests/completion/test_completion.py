@@ -7,11 +7,12 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import pipla
-from pipla.completion import Triplets, complete
+from pipla.completion import Triplets, _doubts, complete
+from pipla.completion._observations import as_observed
 from pipla.completion._running import saved_steps
 from pipla.completion.draws import FactorDraws
 from pipla.completion.estimators import LowRankCompletion
-from pipla.completion.factors import _inflation, _near_the_limit
+from pipla.completion.factors import _inflation
 
 SHAPE = (24, 16)
 
@@ -107,12 +108,80 @@ def test_columns_that_do_not_count_are_noise():
     theta = {"scale": 0.25 * np.log([9.0, 0.2, 1e-9]), "noise": 0.0}
     whole = 3.0 * _inflation(signal, theta)
     np.testing.assert_allclose(whole, 3 * np.sqrt(1.2))
-    (said,) = _near_the_limit(signal, 3.0, whole)
+    (said,) = _doubts.near_the_limit(1, 3.0, whole)
     assert "limit: 1;" in said
     assert f"is 3, not {whole:.3g}" in said
     signal[1] = 3.1  # it counts
     assert _inflation(signal, theta) == pytest.approx(1.0)
-    assert _near_the_limit(signal, 3.0, 3.0) == ()
+    assert _doubts.near_the_limit(0, 3.0, 3.0) == ()
+
+
+# What the model does not hold for is said. #
+
+
+def test_a_large_offset_loses_no_digits():
+    # In single precision, values around 1e8 are multiples of 8.
+    _, observed, near = fitted(num_steps=30)
+    far = complete(observed + 1e8, max_rank=3, num_steps=30)
+    rows, columns = np.array([0, 5]), np.array([1, 2])
+    for ask in (
+        lambda found: found.mean(),
+        lambda found: found.interval(0.9)[0],
+        lambda found: found.entries(rows, columns),
+    ):
+        np.testing.assert_allclose(ask(far) - 1e8, ask(near), atol=1e-3)
+    constant = complete(np.array([[1e8 + 1, 1e8 + 2, 1e8 + 3, np.nan]]))
+    assert abs(float(constant.mean()[0, 3]) - (1e8 + 2)) < 1
+
+
+def test_columns_with_units_of_their_own_are_mentioned():
+    _, observed = low_rank(0, missing=0.4)
+    units = np.where(np.arange(SHAPE[1]) % 4 == 0, 1e4, 1e-3)
+    assert said_of(observed * units) == ["units"]
+    assert said_of(observed) == []
+
+
+def test_outliers_are_mentioned():
+    # The factors follow a single one, which leaves no residual there; they cannot follow many.
+    _, observed = low_rank(0)
+    single, many = observed.copy(), observed.copy()
+    single[np.unravel_index(np.nanargmax(observed), SHAPE)] += 1e3
+    many[::3, ::3] *= 10
+    assert said_of(single) == ["outliers"]
+    assert said_of(many) == ["outliers"]
+
+
+def said_of(observed):
+    """The warnings about the noise, by a word of theirs; the fit uses the program of the others."""
+    found = complete(observed, max_rank=3, num_steps=90)
+    words = ("units", "outliers", "missing entries")
+    return [word for word in words for said in found.warnings if word in said]
+
+
+def test_gaussian_residuals_are_not_mentioned():
+    # The limits are five standard errors away, or more: a false alarm in 1e6 at the most.
+    rng = np.random.default_rng(0)
+    for shape in ((30, 8), (300, 20)):
+        observed = as_observed(rng.standard_normal(shape))
+        for _ in range(20):
+            residual = rng.standard_normal(len(observed.values))
+            assert _doubts.other_noise(observed, residual, 1.0, 1) == ()
+
+
+def test_entries_that_are_missing_because_they_are_large_are_mentioned():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40))
+    uniform = rng.random(truth.shape)
+    by_value = uniform < 1 / (1 + np.exp(-2 * truth))
+    (said,) = _doubts.selection(as_observed(np.where(by_value, np.nan, truth)), truth)
+    assert "larger" in said
+    (said,) = _doubts.selection(as_observed(np.where(~by_value, np.nan, truth)), truth)
+    assert "smaller" in said
+    # Gaps that depend on nothing, on rows and columns, or that are a block, say nothing.
+    often = 0.2 + 0.6 * np.linspace(0, 1, 60)[:, None] * np.linspace(1, 0.5, 40)[None]
+    block = (np.arange(60)[:, None] >= 30) & (np.arange(40)[None] >= 20)
+    for gaps in (uniform < 0.4, uniform < often, block, np.zeros_like(block)):
+        assert _doubts.selection(as_observed(np.where(gaps, np.nan, truth)), truth) == ()
 
 
 def test_draws_are_paired_with_the_theta_of_their_step():

@@ -8,8 +8,8 @@ from scipy import stats
 
 import pipla
 from pipla.algorithms import BlockGibbs
-from pipla.models.likelihoods import Factors
-from pipla.models.likelihoods.factors import _round_up
+from pipla.models.likelihoods import Factors, _entries
+from pipla.models.likelihoods._entries import _round_up
 
 SHAPE, RANK = (5, 4), 2
 #: Entry (0, 1) is observed twice, row 3 and column 2 never.
@@ -17,18 +17,32 @@ ROWS = np.array([0, 0, 0, 1, 1, 2, 2, 4, 4, 4])
 COLUMNS = np.array([0, 1, 1, 0, 3, 1, 3, 0, 1, 3])
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["biases", "plain"])
+@pytest.fixture(
+    scope="module",
+    params=[(True, "table"), (True, "lists"), (False, "table")],
+    ids=["biases-table", "biases-lists", "plain-table"],
+)
 def case(request):
     """A likelihood, a theta and an x that nothing is special about."""
     rng = np.random.default_rng(3)
-    width = RANK + request.param
+    biases, arrangement = request.param
+    width = RANK + biases
     theta = {"mean": 0.3, "noise": -0.4, "scale": np.array([0.2, -0.5])}
-    if request.param:
+    if biases:
         theta |= {"row_scale": -0.3, "column_scale": 0.1}
     x = {"rows": rng.normal(size=(5, width)), "columns": rng.normal(size=(4, width))}
     values = rng.normal(size=ROWS.size)
-    likelihood = Factors(ROWS, COLUMNS, values, SHAPE, biases=request.param)
+    likelihood = arranged_as(arrangement, ROWS, COLUMNS, values, SHAPE, biases=biases)
     return likelihood, jax.tree.map(jnp.asarray, theta), jax.tree.map(jnp.asarray, x), values
+
+
+def arranged_as(arrangement, *given, **options):
+    """The likelihood with a table or with lists of its observations, whatever their number."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_entries, "TABLE_FROM", 0.0 if arrangement == "table" else np.inf)
+        likelihood = Factors(*given, **options)
+    assert type(likelihood.observed).__name__.lower() == arrangement
+    return likelihood
 
 
 def compiled(method, *arguments):
@@ -110,6 +124,22 @@ def test_the_closed_form_is_the_best_theta(case):
     best = compiled(likelihood.closed_form, theta, particles)
     for leaf in jax.tree.leaves(jax.jit(jax.grad(mean_potential))(best)):
         np.testing.assert_allclose(leaf, 0, atol=1e-10)
+
+
+def test_tables_and_lists_agree():
+    # On the interwoven move and the closed form, which sum over all observations, some repeated.
+    rng = np.random.default_rng(0)
+    rows, columns, values = rng.integers(0, 9, 60), rng.integers(0, 7, 60), rng.normal(size=60)
+    theta = {"mean": 0.3, "noise": -0.4, "scale": [0.2, -0.5], "row_scale": 0, "column_scale": 0}
+    theta = {name: jnp.asarray(value, float) for name, value in theta.items()}
+    x = {"rows": rng.normal(size=(2, 9, 3)), "columns": rng.normal(size=(2, 7, 3))}
+    x = jax.tree.map(jnp.asarray, x)
+    found = []
+    for arrangement in ("table", "lists"):
+        likelihood = arranged_as(arrangement, rows, columns, values, (9, 7))
+        moved = compiled(likelihood.interwoven, theta, x)
+        found.append((moved, compiled(likelihood.closed_form, theta, x)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), *found)
 
 
 def test_the_interwoven_move_keeps_what_it_does_not_learn(case):

@@ -75,7 +75,7 @@ class Completion:
     def entries(self, rows: Any, columns: Any) -> np.ndarray:
         """The posterior mean of single entries."""
         rows, columns = self._indices(rows, columns)
-        return self.draws.entries(rows, columns).mean(axis=0)
+        return self.draws.mean_of(rows, columns)
 
     def interval(
         self, level: float = 0.9, rows: Any = None, columns: Any = None, *, noisy: bool = False

@@ -41,6 +41,15 @@ class Draws(abc.ABC):
     def mean(self) -> np.ndarray:
         """The posterior mean of the matrix."""
 
+    def mean_of(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The posterior mean of the entries with these indices."""
+        size = max(1, LARGEST_BLOCK // (8 * len(self.noise)))  # some columns of factors each
+        parts = [
+            self.entries(rows[i : i + size], columns[i : i + size]).mean(axis=0)
+            for i in range(0, len(rows), size)
+        ]
+        return np.concatenate(parts)
+
     def std(self) -> np.ndarray:
         """The posterior standard deviation of every entry, without noise."""
         return np.concatenate([block.std(axis=0) for block in self._blocks()])

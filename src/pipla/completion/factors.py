@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipla.algorithms import BlockGibbs
+from pipla.completion._doubts import moving, near_the_limit, other_noise, selection
 from pipla.completion._observations import Observed
 from pipla.completion._running import finished, saved_steps, thinning
 from pipla.completion.draws import FactorDraws
-from pipla.engine.diagnostics import ConvergenceWarning, still_moving
+from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.result import Result
 from pipla.engine.run import run
 from pipla.engine.save import Save
@@ -31,10 +32,8 @@ FIRST_RANK, LARGEST_RANK = 10, 40
 #: The steps before the non-centred moves begin, in which weak columns come out of the noise.
 PATIENCE = 10
 #: A column counts if it is this much stronger than the detection limit, which noise alone exceeds
-#: at times in small matrices.
+#: at times in small matrices. The other columns are counted as noise.
 MARGIN = 3.0
-#: The other columns are counted as noise. There is a warning if they add more than this share.
-MATERIAL = 0.04
 #: Up to this many entries, the whole decomposition is cheaper than an iterative one.
 DENSE_UP_TO = 400 * 400
 
@@ -93,7 +92,11 @@ def fit_factors(
     if fitted.rank == rank and rank < limit:
         sentence = f"all {rank} columns of the factors are needed: raise max_rank"
         fitted = fitted._replace(doubts=(*fitted.doubts, sentence))
-    return fitted
+    residual = observed.values - fitted.draws.mean_of(observed.rows, observed.columns)
+    doubts = [*fitted.doubts, *other_noise(observed, residual, fitted.noise, fitted.rank)]
+    if fitted.rank:
+        doubts += selection(observed, fitted.draws.mean())
+    return fitted._replace(doubts=tuple(doubts))
 
 
 def _run(
@@ -106,7 +109,7 @@ def _run(
     progress: bool | None,
 ) -> Result:
     with warnings.catch_warnings():
-        # Scales of columns that are not needed fall for ever; `_moving` judges the others.
+        # Scales of columns that are not needed fall for ever; `moving` judges the others.
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
             Model(likelihood),
@@ -191,10 +194,10 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
         name: np.repeat(np.asarray(trace, np.float64)[at], num_particles, axis=0)
         for name, trace in result.theta_trace.items()
     }
-    root = np.sqrt(spread)
+    root, dtype = np.sqrt(spread), _dtype(center, spread)
 
     def side(name: str) -> np.ndarray:
-        values = np.asarray(saved[name])[late].astype(np.float32)
+        values = np.asarray(saved[name])[late].astype(dtype)
         values = values.reshape(-1, *values.shape[2:])
         if not biases:
             return np.concatenate([root * values, np.zeros_like(values[..., :1])], axis=-1)
@@ -205,7 +208,7 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
     scales = root * np.exp(theta["scale"])
     # Without biases their scale is nothing, which a matrix cannot have: next to nothing.
     bias = spread * (np.exp(theta["row_scale"]) if biases else np.full(len(scales), 1e-6))
-    offset = (center + spread * theta["mean"]).astype(np.float32)
+    offset = (center + spread * theta["mean"]).astype(dtype)
     noise = spread * np.exp(theta["noise"])
     draws = FactorDraws(noise, offset, side("rows"), side("columns"))
     # Of the second half of what is averaged: columns that are not needed may still be shrinking.
@@ -215,6 +218,7 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
     rank = int(np.sum(signal > MARGIN))
     level = spread * float(np.exp(result.theta["noise"]))
     whole = level * _inflation(signal, settled)
+    unsure = int(np.sum((signal > 1) & (signal <= MARGIN)))
     largest = np.sort(root * np.exp(np.asarray(result.theta["scale"])))[::-1][:rank]
     return Fitted(
         draws,
@@ -224,22 +228,13 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
         (level / largest) ** 2,
         np.column_stack([scales, bias]),
         result,
-        (*_moving(result), *_near_the_limit(signal, level, whole)),
+        (*moving(result), *near_the_limit(unsure, level, whole)),
     )
 
 
-def _moving(result: Result) -> tuple[str, ...]:
-    """Whether the noise and the size of the matrix have settled.
-
-    Single scales wander: columns of nearly equal scales may turn into each other.
-    """
-    trace = {name: np.asarray(leaf, np.float64) for name, leaf in result.theta_trace.items()}
-    size = 0.5 * np.log(np.sum(np.exp(4 * trace["scale"]), axis=1))
-    for name, values in (("noise", trace["noise"]), ("size of the factors", size)):
-        # Both are logarithms: changes of less than 5 % mean nothing to a prediction.
-        if still_moving(values[result.burn_in :], 5.0):
-            return (f"the {name} was still moving after burn-in: raise num_steps",)
-    return ()
+def _dtype(center: float, spread: float) -> type[np.floating]:
+    """Of the draws: single precision, unless the values vary by little of their size."""
+    return np.float32 if abs(center) < 1e3 * spread else np.float64
 
 
 def _inflation(signal: np.ndarray, theta: dict[str, np.ndarray]) -> float:
@@ -253,24 +248,14 @@ def _inflation(signal: np.ndarray, theta: dict[str, np.ndarray]) -> float:
     return float(np.sqrt(1 + np.sum(shares[signal <= MARGIN])))
 
 
-def _near_the_limit(signal: np.ndarray, level: float, whole: float) -> tuple[str, ...]:
-    """Whether columns that may be noise or not decide the noise."""
-    if whole < (1 + MATERIAL) * level:
-        return ()
-    unsure = np.sum((signal > 1) & (signal <= MARGIN))
-    return (
-        f"columns of the factors near the detection limit: {unsure}; they are counted as noise, "
-        f"and without them its standard deviation is {level:.3g}, not {whole:.3g}",
-    )
-
-
 def _mean_only(observed: Observed, center: float, spread: float) -> Fitted:
     """One row, one column, or nothing that varies: every entry is the mean, give or take."""
     rng, count = np.random.default_rng(0), len(observed.values)
     offset = center + spread / np.sqrt(count) * rng.standard_normal(MOST_DRAWS)
     shapes = [(MOST_DRAWS, size, 1) for size in observed.shape]
     noise = np.full(MOST_DRAWS, spread)
-    zeros = [np.zeros(shape, np.float32) for shape in shapes]
-    draws = FactorDraws(noise, offset.astype(np.float32), *zeros)
+    dtype = _dtype(center, spread)
+    zeros = [np.zeros(shape, dtype) for shape in shapes]
+    draws = FactorDraws(noise, offset.astype(dtype), *zeros)
     why = "one row, one column or constant values have no low rank to learn: the mean is used"
     return Fitted(draws, 0, spread, None, np.zeros(0), np.zeros((MOST_DRAWS, 1)), None, (why,))
