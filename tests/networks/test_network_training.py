@@ -194,13 +194,13 @@ def test_intervals_are_for_regressions():
     assert set(np.unique(trained.predict(tiny_data()[0]))) <= {0, 1}
 
 
-def test_more_free_numbers_than_observations_are_named():
+def test_more_free_weights_than_observations_are_named():
     """They overfit, and predictions are overconfident."""
     rng = np.random.default_rng(0)
-    module = eqx.nn.MLP(6, 2, width_size=4, depth=1, key=KEY)  # 28 numbers enter the units
+    module = eqx.nn.MLP(6, 2, width_size=4, depth=1, key=KEY)
     features, labels = rng.standard_normal((20, 6)), np.arange(20) % 2
     network = networks.model(module, features, labels, layers=["layers/1"])
-    with pytest.warns(pipla.ConvergenceWarning, match="30 numbers that are not latent, more than"):
+    with pytest.warns(pipla.ConvergenceWarning, match="24 weights that are not latent, more than"):
         trained = networks.train(network, num_particles=2, num_steps=4, key=KEY)
     assert trained.status is pipla.Status.UNRELIABLE
     assert "the 20 observations" in trained.warnings[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -247,12 +248,14 @@ def _doubts(result: Result) -> tuple[str, ...]:
 
 
 def _overfit(network: NetworkModel) -> tuple[str, ...]:
-    """More numbers without a prior than observations can determine."""
-    free, rows = _trees.size(network.theta["network"]), network.likelihood.num_rows() or 0
+    """More weights without a prior than observations can determine; biases do little harm."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(network.theta["network"])]
+    free = sum(math.prod(shape) for shape in shapes if sum(size > 1 for size in shape) > 1)
+    rows = network.likelihood.num_rows() or 0
     if free <= rows:
         return ()
     return (
-        f"the network has {free} numbers that are not latent, more than the {rows} observations: "
+        f"the network has {free} weights that are not latent, more than the {rows} observations: "
         "they are learned without a prior, fit these observations too well, and make predictions "
         "overconfident; put more layers under a prior, or fix them",
     )

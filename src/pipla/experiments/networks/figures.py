@@ -14,9 +14,9 @@ def histograms(results: Results[NetworkRow], layer: str = "w") -> Figure | None:
     """The weights of one particle, a panel per row, each on its own scale."""
     shown = []
     for row in results.rows:
-        density = results.curve(row, f"density {layer}")
-        if density is not None:
-            shown.append((row, density, results.curve(row, f"edges {layer}")))
+        density, edges = (results.curve(row, f"{name} {layer}") for name in ("density", "edges"))
+        if density is not None and edges is not None:
+            shown.append((row, density, edges))
     if not shown:
         return None
     count = -(-len(shown) // 4)
@@ -28,10 +28,11 @@ def histograms(results: Results[NetworkRow], layer: str = "w") -> Figure | None:
         axis.set_title(row.label, fontsize=8)
         axis.set_yticks([])
         axis.tick_params(labelsize=7)
+    widths = [edges[-1] for _, _, edges in shown]
     return Figure(
         figure,
-        "Weights of the first layer of one particle. Each panel has its own axis: the scales differ"
-        " by a factor of hundreds.",
+        "Weights of the first layer of one particle. Each panel has its own axis: the widest is "
+        f"{max(widths) / min(widths):.3g} times the narrowest.",
     )
 
 
