@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.regression import (
     SparseLinearRegression,
     SparseLogisticRegression,
@@ -22,6 +23,7 @@ ALL = (SparseLinearRegression, SparseLogisticRegression, SparsePoissonRegression
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the counts vary:UserWarning")  # the responses of the checks
 @parametrize_with_checks([estimator() for estimator in ALL])
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -79,7 +81,8 @@ def test_equal_seeds_give_equal_answers_and_others_do_not(fitted):
     np.testing.assert_array_equal(model.coef_, again.coef_)
     other = type(model)(random_state=1).fit(x, y)
     assert not np.array_equal(model.coef_, other.coef_)
-    np.testing.assert_allclose(model.coef_, other.coef_, atol=0.15)
+    # Means of the labels' effects vary by .075 between seeds: four standard errors of a difference.
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=0.4)
 
 
 def test_pickled_models_predict_the_same(fitted):
@@ -201,6 +204,7 @@ ODD = {
 
 
 @pytest.mark.filterwarnings("ignore::pipla.engine.diagnostics.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:the counts vary:UserWarning")  # without their features
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("kind", ALL)
 def test_odd_data_give_finite_answers(kind, odd):
@@ -309,3 +313,56 @@ def test_a_weight_that_is_no_number_is_named():
     x, y = simulated(SparseLinearRegression, n=30, p=3)
     with pytest.raises(ValueError, match="sample_weight must be finite, got nan"):
         SparseLinearRegression().fit(x, y, sample_weight=float("nan"))
+
+
+def test_a_large_offset_of_the_features_changes_nothing():
+    """A date or a coordinate: the difference of two large squares would be rounding."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 5))
+    y = x[:, 0] + 0.5 * rng.standard_normal(200)
+    near = SparseLinearRegression().fit(x, y)
+    far = SparseLinearRegression().fit(x + 1e8, y)
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-4)
+    np.testing.assert_allclose(far.predict(x + 1e8), near.predict(x), atol=1e-4)
+    constant = np.full((200, 1), 1e8 / 3)
+    assert SparseLinearRegression().fit(np.hstack([x, constant]), y).coef_[-1] == 0
+
+
+@pytest.mark.parametrize("kind", [SparseLinearRegression, SparseLogisticRegression])
+def test_equal_features_share_an_effect(kind):
+    """Which of ten copies has it, nobody knows: each has a tenth of the draws or so."""
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((200, 3))
+    y = 2 * z[:, 0] + 0.5 * rng.standard_normal(200)
+    y = y > 0 if kind is SparseLogisticRegression else y
+    model = kind().fit(np.repeat(z, 10, axis=1) * np.arange(1, 31), y)
+    copies = model.inclusion_.ravel()[:10]
+    assert copies.max() < 0.5  # of 600 draws with 1 to 3 of 10 included
+    assert copies.sum() > 0.95
+    assert model.warnings_ == ()
+
+
+def test_features_that_may_replace_each_other_are_warned_of():
+    """Both chains would choose the first of two nearly equal features, and agree about it."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((200, 1))
+    x = z + 0.003 * rng.standard_normal((200, 20))
+    y = z[:, 0] + 0.3 * rng.standard_normal(200)
+    with pytest.warns(ConvergenceWarning, match="chains disagree"):
+        SparseLinearRegression().fit(x, y)
+
+
+def test_counts_that_vary_too_much_for_poisson_are_warned_of():
+    """Negative binomial counts; with 400 Poisson counts the test is at five standard deviations."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((400, 20))
+    rates = np.exp(1 + 0.3 * x[:, 0])
+    SparsePoissonRegression().fit(x, rng.poisson(rates))
+    y = rng.poisson(rates * rng.gamma(0.5, 2, 400))
+    with pytest.warns(UserWarning, match="times as much as a Poisson") as said:
+        model = SparsePoissonRegression().fit(x, y)
+    assert model.warnings_
+    assert np.sum(model.inclusion_[1:] > 0.8) > 2
+    ratio = float(str(said[0].message).split()[3])
+    milder = SparsePoissonRegression().fit(x, y, sample_weight=np.full(400, 1 / ratio))
+    assert not np.any(milder.inclusion_[1:] > 0.8)

@@ -114,7 +114,7 @@ def test_an_effect_seen_in_few_labels_comes_and_goes():
 
 
 def test_an_effect_that_separates_the_labels_moves():
-    """The likelihood is flat there: but for 0, only a step that keeps the label is accepted.
+    """The likelihood is flat there: most proposals are 0, and only steps that keep the label help.
 
     The mean is that of quadrature, to five standard errors.
     """
@@ -131,7 +131,7 @@ def test_an_effect_that_separates_the_labels_moves():
     b = found.draws[:, 0].astype(float)
     present = b > 0.1
     assert present.mean() > 0.9
-    assert np.mean(b[1:] != b[:-1]) > 0.04
+    assert np.mean(b[1:] != b[:-1]) > 0.08  # without such steps .055
     assert_within(b[present].mean(), axis @ mass / mass.sum(), error(b))
 
 

@@ -13,7 +13,7 @@ from pipla.regression._chains import (
     LinearData,
     MultinomialChain,
 )
-from pipla.regression._design import Design, centre_and_scale, design_of
+from pipla.regression._design import Design, centre_and_scale, design_of, equal_columns
 from pipla.regression._learned import CHAINS, Posterior, Progress, sample
 from pipla.regression._stacking import Labels, Mode, stacked
 from pipla.regression._state import Prior
@@ -28,6 +28,8 @@ class Answer(NamedTuple):
         draws: of the coefficients of standardised features, of shape (draws, C, p), in float32.
         units: what a draw is multiplied by for the user's features, of shape (p,); 0 for features
             that do not vary.
+        level: posterior means of the intercepts, of shape (C,). They belong to `mean`, which is
+            more accurate than the mean of the draws: features far from 0 multiply any difference.
         levels: draws of the intercepts, of shape (draws, C).
         threshold: half of the standard error that a coefficient would have alone; (p,).
         noise: sigma; NaN where there is none.
@@ -42,6 +44,7 @@ class Answer(NamedTuple):
     slab: np.ndarray
     draws: np.ndarray
     units: np.ndarray
+    level: np.ndarray
     levels: np.ndarray
     threshold: np.ndarray
     noise: float
@@ -98,16 +101,18 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
         for b, seed in zip(start.b, _seeds(task.seed), strict=True)
     ]
     smallest = min(0.1 / total, 0.25 / max(design.size, 1))
-    found = sample(list(chains), smallest, data.degrees, start.prior, progress)
+    equal = equal_columns(design.columns)
+    found = sample(list(chains), smallest, data.degrees, start.prior, progress, equal)
     errors = found.noise / np.sqrt(np.maximum(data.squares, 1e-300))
     # Given the coefficients, the intercept of centred features is normal and independent of them.
     rng = np.random.default_rng([task.seed, 1])
-    levels = np.zeros_like(found.levels)
+    levels, centre = np.zeros_like(found.levels), np.zeros(1)
     if task.intercept:
-        offsets = _column_means(design, task) @ found.draws.astype(np.float64).T
+        means = _column_means(design, task)
         levels = rng.standard_normal(found.levels.shape) * found.noise / np.sqrt(total)
-        levels -= offsets[:, None]
-    answer = _answer(design, found, scale, errors, levels, np.array([level]), 1)
+        levels -= (means @ found.draws.astype(np.float64).T)[:, None]
+        centre = -means @ found.mean[:, None]
+    answer = _answer(design, found, scale, errors, (centre, levels), np.array([level]), 1)
     state = State([chain.b for chain in chains], found.noise**2, _prior_of(found))
     return answer._replace(noise=answer.theta["noise"], state=state)
 
@@ -153,9 +158,12 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
     # The information about a coefficient of a standardised feature, at no effect at all.
     information = max(curvature * total, 1e-300)
     smallest = min(0.25 / information, 4.0 / max(design.size, 1))
-    found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress)
+    # Each class has a coefficient for every feature.
+    equal = [k * design.size + g for g in equal_columns(design.columns) for k in range(outputs)]
+    found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress, equal)
     errors = np.full(design.size, information**-0.5)
-    answer = _answer(design, found, 1.0, errors, found.levels, base, outputs)
+    levels = (found.levels.mean(axis=0), found.levels)
+    answer = _answer(design, found, 1.0, errors, levels, base, outputs)
     mode = None
     if task.classes == 2:
         level_variance = LEVEL_VARIANCE if task.intercept else 0.0
@@ -178,13 +186,20 @@ def _answer(
     found: Posterior,
     scale: float,
     errors: np.ndarray,
-    levels: np.ndarray,
+    levels: tuple[np.ndarray, np.ndarray],
     base: np.ndarray,
     outputs: int,
 ) -> Answer:
-    """A posterior on the scale of the user's features; `scale` is that of y."""
+    """A posterior on the scale of the user's features; `scale` is that of y.
+
+    `levels` are the mean and the draws of the intercepts of standardised features.
+    """
     draws = found.draws.reshape(len(found.draws), outputs, design.size)
-    moved = design.level(draws.astype(np.float64), levels) if design.size else levels
+    mean = found.mean.reshape(outputs, design.size)
+    level, moved = levels
+    if design.size:
+        level = design.level(mean, level)
+        moved = design.level(draws.astype(np.float64), moved)
     theta, interval = _theta(found, scale)
     doubts = []
     if found.rhat > 1.3:
@@ -194,10 +209,11 @@ def _answer(
             "correlated features, which may replace each other, are not accurate"
         )
     return Answer(
-        mean=design.coefficients(found.mean.reshape(outputs, design.size)) * scale,
+        mean=design.coefficients(mean) * scale,
         slab=spread_out(design, found.slab.reshape(outputs, design.size)),
         draws=spread_out(design, draws),
         units=spread_out(design, scale / design.scales),
+        level=level * scale + base,
         levels=moved * scale + base,
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=float("nan"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,13 +62,10 @@ def design_of(features: Any, weights: np.ndarray, centre: bool, scale: bool) -> 
     total = float(weights.sum())
     sparse = not isinstance(features, np.ndarray)
     matrix = features.tocsc() if sparse else features
-    squares = matrix.multiply(matrix) if sparse else matrix * matrix
     means = np.asarray(matrix.T @ weights).ravel() / total
-    moments = np.asarray(squares.T @ weights).ravel() / total
-    del squares
-    spread = moments - means**2 if centre else moments
-    # Rounding leaves a constant column a variance of this order.
-    varies = spread > 1e-14 * np.maximum(moments, np.finfo(float).tiny)
+    spread, moments = _moments(matrix, weights, means if centre else np.zeros(len(means)))
+    # Rounding leaves a constant column a variance of this order; compressed ones stay uncentred.
+    varies = spread > (1e-14 if sparse else 1e-24) * np.maximum(moments, np.finfo(float).tiny)
     kept = np.flatnonzero(varies)
     scales = np.sqrt(spread[kept]) if scale else np.ones(len(kept))
     centres = means[kept] if centre and not sparse else np.zeros(len(kept))
@@ -84,6 +82,41 @@ def design_of(features: Any, weights: np.ndarray, centre: bool, scale: bool) -> 
         dense = (dense - centres[:, None]) / scales[:, None]
         columns = dense_columns(dense)
     return Design(columns, kept, centres, scales, len(varies))
+
+
+def _moments(matrix: Any, weights: np.ndarray, centres: np.ndarray) -> tuple[Any, Any]:
+    """Weighted second moments of each column around its centre, and around 0.
+
+    Centred first: of a date or a coordinate, the difference of the square's mean and the mean's
+    square is mostly rounding.
+    """
+    total = float(weights.sum())
+    if isinstance(matrix, np.ndarray):
+        moved = matrix - centres
+        spread = np.einsum("ij,ij,i->j", moved, moved, weights) / total
+        return spread, spread + centres**2
+    owner = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
+    seen, size = weights[matrix.indices], matrix.shape[1]
+    spread = np.bincount(owner, seen * (matrix.data - centres[owner]) ** 2, size) / total
+    absent = np.maximum(total - np.bincount(owner, seen, size), 0.0) / total
+    absent[absent < 1e-12] = 0.0  # a column without zeros
+    spread += absent * centres**2
+    return spread, spread + centres**2
+
+
+def equal_columns(columns: Columns) -> list[np.ndarray]:
+    """Groups of two or more columns that are equal but for rounding."""
+    found: dict[bytes, list[int]] = {}
+    dense = columns.dense.size > 0
+    size = len(columns.dense) if dense else len(columns.starts) - 1
+    for j in range(size):
+        if dense:
+            key = np.round(columns.dense[j], 9).tobytes()
+        else:
+            part = slice(columns.starts[j], columns.starts[j + 1])
+            key = columns.rows[part].tobytes() + np.round(columns.values[part], 9).tobytes()
+        found.setdefault(hashlib.sha256(key).digest(), []).append(j)
+    return [np.array(group) for group in found.values() if len(group) > 1]
 
 
 def centre_and_scale(y: np.ndarray, weights: np.ndarray, centre: bool) -> tuple[float, float]:

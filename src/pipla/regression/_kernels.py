@@ -51,6 +51,7 @@ def linear_sweeps(
     noise: np.ndarray,
     rows: float,
     gram: bool,
+    backwards: bool,
     prior: Prior,
     rates: np.ndarray,
     thin: int,
@@ -67,6 +68,9 @@ def linear_sweeps(
         b, r: the coefficients and y - Xb; with `gram`, X'(y - Xb) and, at its end, |y - Xb|².
         noise: sigma squared, an array of one number.
         rows: the degrees of freedom: observations, less 1 for an intercept.
+        gram: see above.
+        backwards: from the last coefficient to the first. Of features that can replace each other
+            the first tends to be chosen and to stay: chains that begin at either end show it.
         prior: the mixture.
         rates: the rate of learning in each sweep. 0 leaves theta where it is, and below 0 it is
             drawn from its posterior, too.
@@ -80,7 +84,8 @@ def linear_sweeps(
             level += root[i] * r[i]
     for t in range(rates.size):
         tally.labels[:] = 0.0
-        for j in range(b.size):
+        for place in range(b.size):
+            j = b.size - 1 - place if backwards else place
             if gram:
                 q = r[j]
             elif sparse:
@@ -170,6 +175,7 @@ def glm_sweeps(
     level: np.ndarray,
     level_variance: float,
     poisson: bool,
+    backwards: bool,
     visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
@@ -204,6 +210,7 @@ def glm_sweeps(
         b, level: the coefficients and the intercept (an array of one number), kept up to date.
         level_variance: the variance of its normal prior; 0 for no intercept.
         poisson: counts with $A = e^\eta$ instead of labels with $A = \log(1 + e^\eta)$.
+        backwards: as for `linear_sweeps`.
         visits: the probability that a sweep updates a coefficient, one for each. They must not
             depend on the state; below 1 they save the time of what is nearly always 0.
         prior, rates, thin, rng, tally: as for `linear_sweeps`. The first score is the number of
@@ -224,8 +231,9 @@ def glm_sweeps(
     damping = 0.25 if poisson else 0.1
     for t in range(rates.size):
         tally.labels[:] = 0.0
-        for j in range(first, b.size):
-            is_level = j < 0
+        for place in range(first, b.size):
+            is_level = place < 0
+            j = b.size - 1 - place if backwards and not is_level else place
             if not is_level and visits[j] < 1.0 and rng.random() >= visits[j]:
                 record_state(j, b[j], prior, w, rng, t, tally)
                 continue

@@ -12,7 +12,7 @@ give intervals that are too short where the shape is uncertain (dense effects, f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -49,6 +49,7 @@ class Chain(Protocol):
     levels: int  # the number of intercepts
     noise: np.ndarray
     visits: np.ndarray  # the probability that a sweep updates a coefficient
+    backwards: bool = False  # from the last coefficient to the first
 
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         """As many sweeps as there are rates; `tally` and, while learning, `prior` are updated."""
@@ -97,6 +98,7 @@ def sample(
     degrees: float,
     start: Prior | None = None,
     progress: Progress = lambda done, total: None,
+    equal: Sequence[np.ndarray] = (),
 ) -> Posterior:
     """Learn the prior and sample the posterior.
 
@@ -106,10 +108,14 @@ def sample(
         degrees: the degrees of freedom of the residuals; 0 where there is no noise.
         start: an earlier prior to start from.
         progress: called after each block.
+        equal: groups of coefficients whose features are equal. The posterior does not change if
+            they change places, which is a step that the chains themselves would hardly ever make.
     """
     began = time.perf_counter()
     total = sum(count for count, _ in LEARNING) + SAMPLING
     size, done = chains[0].size, 0
+    for place, chain in enumerate(chains):
+        chain.backwards = place % 2 == 1
     prior = grid(smallest) if start is None else start
     trace: list[np.ndarray] = []
     with ThreadPoolExecutor(len(chains)) as pool:
@@ -129,6 +135,11 @@ def sample(
     proposals = 0.0 if degrees else scores[..., 1].sum()
     kept = np.stack([tally.draws for tally in tallies])
     mean = np.mean([tally.mean for tally in tallies], axis=0) / SAMPLING
+    slab = np.mean([tally.slab for tally in tallies], axis=0) / SAMPLING
+    rng = np.random.default_rng(0)
+    for group in equal:
+        kept[..., group] = rng.permuted(kept[..., group], axis=-1)
+        mean[group], slab[group] = mean[group].mean(), slab[group].mean()
     watched = [scores[..., 0]] if degrees else []
     theta = np.concatenate([tally.theta for tally in tallies])
     theta[:, 0] = np.sqrt(theta[:, 0])
@@ -139,7 +150,7 @@ def sample(
         weights=prior.weights,
         noise=float(np.sqrt(noise)) if degrees else float("nan"),
         mean=mean,
-        slab=np.mean([tally.slab for tally in tallies], axis=0) / SAMPLING,
+        slab=slab,
         draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
         levels=np.concatenate([tally.levels.T for tally in tallies]),
         trace=np.concatenate(trace),

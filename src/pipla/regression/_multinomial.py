@@ -26,6 +26,7 @@ def multinomial_sweeps(
     b: np.ndarray,
     level: np.ndarray,
     level_variance: float,
+    backwards: bool,
     visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
@@ -41,7 +42,8 @@ def multinomial_sweeps(
         z, b, level: predictors, coefficients (classes, features) and intercepts (classes, 1).
         tally: its draws are of all coefficients, class after class; its levels are not used.
         levels: the intercepts of the draws; (classes, draws).
-        columns, weights, level_variance, visits, prior, rates, thin, rng: as for `glm_sweeps`.
+        columns, weights, level_variance, backwards, visits, prior, rates, thin, rng: as for
+            `glm_sweeps`.
     """
     classes, features = b.shape
     n = weights.size
@@ -84,6 +86,7 @@ def multinomial_sweeps(
                 level[c],
                 level_variance,
                 False,
+                backwards,
                 visits[part],
                 prior,
                 rate,

@@ -30,6 +30,9 @@ from pipla.regression._terms import ElasticNetScale, Groups
 
 #: The most draws of the coefficients that are kept.
 MOST_DRAWS = 1000
+#: The most steps, and the most for a matrix of up to `CHEAP` numbers, whose steps cost little. Of
+#: breast cancer's thirty correlated features, 20 000 steps leave sds just short of their tolerance.
+MOST_STEPS, MOST_CHEAP_STEPS, CHEAP = 20_000, 60_000, 50_000
 
 
 def proximal(task: Task, prior: str, l1_ratio: float, groups: np.ndarray | None) -> Answer:
@@ -79,7 +82,9 @@ def proximal(task: Task, prior: str, l1_ratio: float, groups: np.ndarray | None)
     if outputs > 1:
         smooth = _classes
     model = Model(smooth, term.on(theta="prior", x="coefficients"), data=data)
-    found = fit(model, theta=theta, x=x, key=jax.random.key(task.seed), progress=False)
+    steps = MOST_CHEAP_STEPS if features.size <= CHEAP else MOST_STEPS
+    key = jax.random.key(task.seed)
+    found = fit(model, theta=theta, x=x, max_steps=steps, key=key, progress=False)
     return _answer(task, design, found, width, scale, centre, outputs, linear)
 
 
@@ -138,7 +143,7 @@ def _answer(
     if linear and task.intercept:
         rng = np.random.default_rng([task.seed, 1])
         levels = rng.standard_normal(levels.shape) * noise / np.sqrt(total)
-    moved = design.level(draws, levels)
+    level = np.zeros(outputs) if linear else levels.mean(axis=0)
     errors = np.full(design.size, (noise if linear else 2.0) / np.sqrt(total))
     names = {"prior": ("scale", 2.0), "noise": ("noise", 1.0)}
     low, high = found.theta_interval
@@ -158,7 +163,8 @@ def _answer(
         slab=spread_out(design, np.ones((outputs, design.size))),
         draws=spread_out(design, draws.astype(np.float32)),
         units=spread_out(design, scale / design.scales),
-        levels=moved * scale + centre,
+        level=design.level(mean, level) * scale + centre,
+        levels=design.level(draws, levels) * scale + centre,
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=noise * scale,
         theta=theta,

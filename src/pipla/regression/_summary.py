@@ -40,6 +40,7 @@ def summary_of(
     for output in range(outputs):
         where = f" ({classes[output]})" if outputs > 1 else ""
         rows.append(_row(f"intercept{where}", answer.levels[:, output], None))
+        rows[-1][1] = f"{answer.level[output]:.4g}"
     for output, feature in chosen:
         where = f" ({classes[output]})" if outputs > 1 else ""
         draws = answer.draws[:, output, feature] * answer.units[feature]

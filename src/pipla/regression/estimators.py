@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
         self._answer(X, np.asarray(y, np.float64), weights, 1, poisson=False)
         self.coef_ = self._answer_.mean[0]
-        self.intercept_ = float(self._answer_.levels.mean())
+        self.intercept_ = float(self._answer_.level[0])
         self.noise_ = self._answer_.noise
         return self
 
@@ -198,7 +199,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
             weights = weights * compute_sample_weight(self.class_weight, y)
         self._answer(X, labels.astype(np.float64), weights, len(self.classes_), poisson=False)
         self.coef_ = self._answer_.mean
-        self.intercept_ = self._answer_.levels.mean(axis=0)
+        self.intercept_ = self._answer_.level
         self.stacking_ = 1.0 if self._answer_.mode is None else self._answer_.mode.share
         return self
 
@@ -291,7 +292,13 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
             )
         self._answer(X, y, weights, 1, poisson=True)
         self.coef_ = self._answer_.mean[0]
-        self.intercept_ = float(self._answer_.levels.mean())
+        self.intercept_ = float(self._answer_.level[0])
+        rates = np.exp(np.minimum(X @ self.coef_ + self.intercept_, 700.0))
+        doubt = _dispersion_doubt(y, rates, weights)
+        if doubt is not None:
+            warnings.warn(f"{doubt}.", UserWarning, stacklevel=3)
+            self.warnings_ = (*self.warnings_, doubt)
+            self._answer_ = self._answer_._replace(doubts=self.warnings_)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -330,3 +337,24 @@ def _probabilities(z: np.ndarray) -> np.ndarray:
     if z.shape[-1] == 1:
         return np.concatenate([expit(-z), expit(z)], axis=-1)
     return np.exp(log_softmax(z, axis=-1))
+
+
+def _dispersion_doubt(y: np.ndarray, rates: np.ndarray, weights: np.ndarray) -> str | None:
+    r"""A sentence if counts vary by more than a Poisson distribution does.
+
+    Pearson's $\sum_i w_i (y_i - \mu_i)^2 / \mu_i$ is about the number of observations, with the
+    variance $\sum_i (2 + 1/(w_i \mu_i))$. Whole weights may count observations or be exposures: the
+    larger number is taken. It has to be exceeded by half, and by five standard deviations.
+    """
+    rates = np.maximum(rates, 1e-300)
+    whole = bool(np.all(weights == np.round(weights)))
+    count = max(len(y), float(weights.sum()) if whole else 0.0)
+    ratio = float(np.sum(weights * (y - rates) ** 2 / rates)) / count
+    error = float(np.sqrt(np.sum(2 + 1 / np.maximum(weights * rates, 1e-3)))) / count
+    if not ratio > 1 + max(0.5, 5 * error):
+        return None
+    return (
+        f"the counts vary {ratio:.3g} times as much as a Poisson distribution does: intervals are "
+        f"too short by a factor of about {np.sqrt(ratio):.2g}, and too many features are included; "
+        f"weights that are {ratio:.3g} times smaller (sample_weight) account for it"
+    )
