@@ -186,8 +186,8 @@ def _beside_the_start(results: Results[CompletionRow], row: CompletionRow) -> st
     level = methods.PUBLISHED_PIXELS[0]
     start = nmse(np.full(truth.shape, level), truth.astype(np.float64)) or 0.0
     return (
-        f" The start has {start:.3g} % (a constant matrix of {level:g}): this is only the beginning "
-        f"of {PAPER_STEPS} steps, all of which --preset paper makes."
+        f" The start has {start:.3g} % (a constant matrix of {level:g}): this is only the "
+        f"beginning of {PAPER_STEPS} steps, all of which --preset paper makes."
     )
 
 
