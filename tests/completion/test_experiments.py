@@ -87,13 +87,24 @@ def test_the_page_says_what_became_of_the_papers_settings():
     }
     entries = {entry.variant: entry for entry in reversed(experiment.entries)}
     rows = [summarise(entries[kind], [board], [done], {}).row for kind, done in found.items()]
-    results = Results("matrix-completion", "tiny", {}, 0, {}, rows=rows)
+    fates = [
+        {"variant": "published", "size": 24, "steps": 9, "nmse_missing": 100.0, "theta": 33.0},
+        {"variant": "corrected", "size": 24, "steps": 9, "nmse_missing": 66.2, "theta": -1.1},
+    ]
+    results = Results("matrix-completion", "tiny", {}, 0, {}, {"fates": fates}, rows=rows)
+    results.series[f"{rows[0].id}:truth"] = board.truth
     said = [part.text for part in experiment.findings(results)]
     # A particle that is a tenth too small has an error of a hundredth of the square.
     assert "40 steps: NMSE of missing entries 1 %, theta1 = -4.6 from -5" in said[0]
+    start = 100 * np.sum((50 - board.truth) ** 2) / np.sum(board.truth**2)
+    assert f"The start has {start:.3g} %" in said[0]
     assert said[1] == f"{rows[1].label}: not finite."
-    assert "hold 100.0 % of them and are 50 wide" in said[2]
-    assert len(said) == 3
+    assert "published, on a board of 24 × 24 pixels: NMSE of missing entries 100 %" in said[2]
+    assert "E4" in said[2]
+    assert "66.2 %, theta1 = -1.1." in said[3]
+    assert "E4" not in said[3]
+    assert "hold 100.0 % of them and are 50 wide" in said[4]
+    assert len(said) == 5
     assert [len(line) for line in experiment.summary(results).rows] == [len(experiment.columns)] * 3
 
 

@@ -71,9 +71,10 @@ def other_noise(
         quiet, judged = _quiet(z, index, observed.shape[axis], rank)
         if judged and quiet > SHARE_QUIET * judged:
             return (
-                f"{quiet} of {judged} {name} have less than a fifth of the noise of the whole, "
-                f"{noise:.3g}: intervals are far too wide there and too narrow elsewhere. Divide "
-                f"{name} that have units of their own by their standard deviations first",
+                f"{quiet} of {judged} {name} have residuals below a fifth of the noise, "
+                f"{noise:.3g}: no single noise describes this table, and intervals of single "
+                f"{name} are too wide or too narrow. Divide {name} that have units of their own by "
+                "their standard deviations first",
             )
     kurtosis = float(np.mean(z**4) / max(float(np.mean(z**2)) ** 2, np.finfo(float).tiny))
     squares = (observed.values - observed.values.mean()) ** 2

@@ -28,6 +28,7 @@ class CompletionPreset(Preset):
         nuclear_steps, factor_steps: steps of the recommended rule with either prior.
         paper_steps, paper_replicates: steps and replicates of the paper's algorithms.
         reference_steps: steps of the run that shows what is not identifiable.
+        fate_steps: steps of the paper's algorithm on a small matrix, to its end.
     """
 
     rows: int
@@ -37,6 +38,7 @@ class CompletionPreset(Preset):
     paper_steps: int = 100
     paper_replicates: int = 1
     reference_steps: int = 600
+    fate_steps: int = 3000
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,8 @@ from pipla.prox import NuclearStrength
 PUBLISHED_STEP, PUBLISHED_SMOOTHING, PIPGLA_SMOOTHING = 0.01, 0.25, 0.01
 #: Of the ranges from which the paper draws theta's start, the middle of the first and 0.
 PUBLISHED_START = {"strength": -5.0, "noise": 0.0}
+#: The mean and the standard deviation of the pixels from which its particles start.
+PUBLISHED_PIXELS = (50.0, 10.0)
 #: The particles of the paper's algorithms and of the recommended one.
 NUM_PARTICLES = 10
 LEVEL = 0.9
@@ -88,7 +90,8 @@ def paper_algorithm(kind: str, approximation: str | None) -> Method:
             preset: Any = {"MYPGD": MYPGD, "MYIPLA": MYIPLA}[kind]
             algorithm = preset(PUBLISHED_STEP, PUBLISHED_SMOOTHING, theta_scale=scale)
         dtype = jnp.result_type(float)
-        pixels = 50 + 10 * np.random.default_rng(seed).standard_normal(
+        mean, std = PUBLISHED_PIXELS
+        pixels = mean + std * np.random.default_rng(seed).standard_normal(
             (NUM_PARTICLES, *observed.shape)
         )
         theta = {name: jnp.asarray(value, dtype) for name, value in PUBLISHED_START.items()}

@@ -26,6 +26,8 @@ BUCKET_GROWTH = 4
 class Entries(eqx.Module):
     """The observed entries. Residuals and targets have a form of their own in each arrangement."""
 
+    total: eqx.AbstractVar[Float[Array, ""]]  # the number of observations
+
     @abc.abstractmethod
     def less(self, side: Side, offset: Float[Array, " others"]) -> PyTree:
         """Target: the observations minus the offset of the column (of `"rows"`) they are in."""
@@ -44,12 +46,12 @@ class Entries(eqx.Module):
         """
 
     @abc.abstractmethod
-    def mean(self, residual: PyTree) -> Array:
-        """The mean of the residuals over all observations."""
+    def sum(self, residual: PyTree) -> Array:
+        """The sum of the residuals over all observations."""
 
     @abc.abstractmethod
-    def mean_square(self, residual: PyTree, shift: Array) -> Array:
-        """The mean square of the residuals minus `shift`."""
+    def sum_of_squares(self, residual: PyTree, shift: Array | float = 0.0) -> Array:
+        """The sum of the squares of the residuals minus `shift`."""
 
 
 def arranged(
@@ -62,7 +64,10 @@ def arranged(
 
 
 class Table(Entries):
-    """How often each entry is observed, and the average of what was observed there."""
+    """How often each entry is observed, and the average of what was observed there.
+
+    Tables of one shape share their compiled programs, whatever their gaps.
+    """
 
     counts: Float[Array, "rows columns"]
     averages: Float[Array, "rows columns"]  # 0 where nothing is observed
@@ -94,15 +99,12 @@ class Table(Entries):
         gram = counts @ (design[:, first] * design[:, second])
         return gram[:, place], (counts * target) @ design
 
-    def mean(self, residual: Array) -> Array:
-        return jnp.sum(self.counts.astype(residual.dtype) * residual) / self._total(residual)
+    def sum(self, residual: Array) -> Array:
+        return jnp.sum(self.counts.astype(residual.dtype) * residual)
 
-    def mean_square(self, residual: Array, shift: Array) -> Array:
+    def sum_of_squares(self, residual: Array, shift: Array | float = 0.0) -> Array:
         squares = self.counts.astype(residual.dtype) * (residual - shift) ** 2
-        return (jnp.sum(squares) + self.within.astype(residual.dtype)) / self._total(residual)
-
-    def _total(self, like: Array) -> Array:
-        return self.total.astype(like.dtype)
+        return jnp.sum(squares) + self.within.astype(residual.dtype)
 
     @staticmethod
     def _seen_from(side: Side, table: Array) -> Array:
@@ -151,16 +153,15 @@ class Lists(Entries):
             pulls.append(jnp.einsum("glk,gl->gk", rows, aim))
         return jnp.concatenate(grams)[mine.place], jnp.concatenate(pulls)[mine.place]
 
-    def mean(self, residual: tuple[Array, ...]) -> Array:
-        total = sum((jnp.sum(part) for part in residual), start=jnp.zeros((), residual[0].dtype))
-        return total / self.total.astype(total.dtype)
+    def sum(self, residual: tuple[Array, ...]) -> Array:
+        return sum((jnp.sum(part) for part in residual), start=jnp.zeros((), residual[0].dtype))
 
-    def mean_square(self, residual: tuple[Array, ...], shift: Array) -> Array:
+    def sum_of_squares(self, residual: tuple[Array, ...], shift: Array | float = 0.0) -> Array:
         total = jnp.zeros((), residual[0].dtype)
         for part, others in zip(residual, self.rows.others, strict=True):
             seen = others < self.columns.place.size
             total = total + jnp.sum(jnp.where(seen, (part - shift) ** 2, 0))
-        return total / self.total.astype(total.dtype)
+        return total
 
     def _of(self, side: Side) -> Buckets:
         return self.rows if side == "rows" else self.columns

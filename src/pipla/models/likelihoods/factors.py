@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from pipla import _checks, _trees
 from pipla.models.likelihoods._entries import Entries, Side, arranged
@@ -46,10 +46,7 @@ class Factors(Likelihood):
         biases: whether there are $a$ and $b$.
     """
 
-    row_indices: Int[Array, " observed"]
-    column_indices: Int[Array, " observed"]
-    values: Float[Array, " observed"]
-    observed: Entries  # the same, arranged for sums over rows and columns
+    observed: Entries
     floor: Float[Array, ""]
     shape: tuple[int, int] = eqx.field(static=True)
     biases: bool = eqx.field(static=True)
@@ -66,11 +63,9 @@ class Factors(Likelihood):
         if len(sizes) != 2:
             raise ValueError(f"shape must be two numbers, rows and columns; got {sizes}.")
         count, width = sizes
-        self.row_indices = _indices("rows", rows, found.size, count)
-        self.column_indices = _indices("columns", columns, found.size, width)
-        self.values = found
-        of_rows, of_columns, seen = map(np.asarray, (self.row_indices, self.column_indices, found))
-        self.observed = arranged(of_rows, of_columns, seen, (count, width))
+        of_rows = _indices("rows", rows, found.size, count)
+        of_columns = _indices("columns", columns, found.size, width)
+        self.observed = arranged(of_rows, of_columns, np.asarray(found), (count, width))
         spread = jnp.std(found)
         self.floor = SMALLEST_SCALE * jnp.where(spread > 0, spread, 1.0)
         self.shape = (count, width)
@@ -78,10 +73,8 @@ class Factors(Likelihood):
 
     def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
         log_noise = theta["noise"]
-        entries = self.entries(theta, x, self.row_indices, self.column_indices)
-        residual = entries - self.values.astype(entries.dtype)
-        squares = jnp.sum((residual * jnp.exp(-log_noise)) ** 2)
-        value = 0.5 * squares + self.values.size * log_noise
+        squares = self.observed.sum_of_squares(self._residual(theta, x))
+        value = 0.5 * squares * jnp.exp(-2 * log_noise) + self._total(log_noise) * log_noise
         for side in ("rows", "columns"):
             log_scale = self.log_scales(theta, side)
             scaled = x[side] * jnp.exp(-log_scale)[None]
@@ -134,9 +127,11 @@ class Factors(Likelihood):
         $a$, $b$ and the residuals; $\mu$ is the mean of $y - a - b - UV^\top$.
         """
         residual = jax.vmap(lambda x: self._residual(theta, x))(particles)
-        shift = jnp.mean(jax.vmap(self.observed.mean)(residual))
-        squares = jax.vmap(lambda one: self.observed.mean_square(one, shift))(residual)
-        best = {**theta, "mean": theta["mean"] - shift, "noise": self._log(jnp.mean(squares))}
+        total = self._total(theta["mean"])
+        shift = jnp.mean(jax.vmap(self.observed.sum)(residual)) / total
+        squares = jax.vmap(lambda one: self.observed.sum_of_squares(one, shift))(residual)
+        best = {**theta, "mean": theta["mean"] - shift}
+        best["noise"] = self._log(jnp.mean(squares) / total)
         rows, columns = particles["rows"], particles["columns"]
         if self.biases:
             best["row_scale"] = self._log(jnp.mean(rows[..., -1] ** 2))
@@ -187,8 +182,8 @@ class Factors(Likelihood):
         whose entries have the variance $\tau^4$ leaves the bulk of the singular values if
         $N \tau^4/\sqrt{nm} > \sigma^2$ (Baik, Ben Arous and Péché 2005).
         """
-        share = self.values.size / math.sqrt(self.shape[0] * self.shape[1])
-        return 4 * theta["scale"] - 2 * theta["noise"] + math.log(share)
+        share = self._total(theta["scale"]) / math.sqrt(self.shape[0] * self.shape[1])
+        return 4 * theta["scale"] - 2 * theta["noise"] + jnp.log(share)
 
     def parameters(self, theta: PyTree) -> dict[str, Array]:
         return {"noise sd": jnp.exp(theta["noise"])}
@@ -209,12 +204,15 @@ class Factors(Likelihood):
             right = jnp.concatenate([right[:, :-1], other, right[:, -1:]], axis=1)
         return self.observed.residual(left, right, theta["mean"])
 
+    def _total(self, like: Array) -> Array:
+        return self.observed.total.astype(like.dtype)
+
     def _log(self, variance: Array) -> Array:
         """Half the logarithm of a variance, which the floor keeps finite."""
         return 0.5 * jnp.log(jnp.maximum(variance, self.floor.astype(variance.dtype) ** 2))
 
 
-def _indices(name: str, given: Any, count: int, limit: int) -> Array:
+def _indices(name: str, given: Any, count: int, limit: int) -> np.ndarray:
     """Integers from 0 to `limit`, as many as there are values."""
     found = _checks.on_host(name, given)
     if found.shape != (count,) or found.dtype.kind not in "iu":
@@ -227,4 +225,4 @@ def _indices(name: str, given: Any, count: int, limit: int) -> Array:
             f"{name} must be from 0 to {limit - 1}, which the shape says, got {found.min()} to "
             f"{found.max()}."
         )
-    return jnp.asarray(found.astype(np.int32))
+    return found.astype(np.int32)
