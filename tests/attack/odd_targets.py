@@ -334,6 +334,7 @@ def _valid_calls() -> dict[str, dict[str, Any]]:
         "networks.model": {"module": eqx.nn.MLP(3, 2, 4, 1, key=start["key"]), "layers": None}
         | {"features": features, "labels": places % 2, "family": "classification"}
         | {"prior": "laplace", "loss": None, "weight_": 0.5},
+        "networks.load": {"path": "missing", "network": _network()},
         "train": {"network": _network(), "num_particles": 2, "num_steps": 4, "batch_size": None}
         | {"key": start["key"], "callbacks": (), "progress": False, "weight_": 0.5},
         "Constants": {"mu": 1.0, "lipschitz": 2.0, "dim_theta": 1, "dim_x": 4}

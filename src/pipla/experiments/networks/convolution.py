@@ -2,8 +2,8 @@ r"""A convolution of images as matrix products, whose gradient is one, too.
 
 On a CPU the gradient of XLA's convolutions with respect to their weights costs several times what
 the convolution does, where there are few channels: forwards and backwards the two convolutions of
-`bnn-cifar10` take .83 ms of one core per image, and .17 ms as they are written here
-(`benchmarks/network_convolution.py`).
+`bnn-cifar10` take .78 ms of CPU per image on one core (.40 ms where XLA may use two), and .19 ms as
+they are written here (`benchmarks/network_convolution.py`).
 """
 
 from __future__ import annotations
