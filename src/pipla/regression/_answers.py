@@ -203,10 +203,15 @@ def _answer(
     theta, interval = _theta(found, scale)
     doubts = []
     if found.rhat > 1.3:
+        about = "the noise"
+        if found.worst >= 0:
+            about = f"the coefficient of feature {design.kept[found.worst % design.size]}"
         doubts.append(
-            f"the chains disagree (potential scale reduction {found.rhat:.2f}, good is below 1.1): "
-            "means and predictions are usually sound, but the probabilities of strongly "
-            "correlated features, which may replace each other, are not accurate"
+            f"the chains disagree, most of all about {about} (potential scale reduction "
+            f"{found.rhat:.2f}, good is below 1.1): means and predictions are usually sound, but "
+            "the probabilities of strongly correlated features, which may replace each other, and "
+            "the sizes of effects that separate labels, which hardly anything bounds, are not "
+            "accurate"
         )
     return Answer(
         mean=design.coefficients(mean) * scale,

@@ -66,7 +66,9 @@ class Posterior(NamedTuple):
         slab: the posterior probability that it is not 0.
         draws, levels: of coefficients and intercepts, one row per draw, chain after chain.
         trace: the learned noise and weight of 0 after each sweep of the first chain.
-        rhat: the largest potential scale reduction over what was monitored.
+        rhat: the largest potential scale reduction over what was monitored: the largest
+            coefficients, and the squared residuals of a linear regression.
+        worst: the coefficient that it is of; -1 for the residuals.
         theta: draws of (sigma, the weight of 0, the standard deviation of the others).
         acceptance: the part of proposals that were accepted; 1 for exact conditionals.
         sweeps, seconds: of each chain, and of the whole.
@@ -81,6 +83,7 @@ class Posterior(NamedTuple):
     levels: np.ndarray
     trace: np.ndarray
     rhat: float
+    worst: int
     theta: np.ndarray
     acceptance: float
     sweeps: int
@@ -140,11 +143,13 @@ def sample(
     for group in equal:
         kept[..., group] = rng.permuted(kept[..., group], axis=-1)
         mean[group], slab[group] = mean[group].mean(), slab[group].mean()
-    watched = [scores[..., 0]] if degrees else []
+    watched = {-1: scores[..., 0]} if degrees else {}
     theta = np.concatenate([tally.theta for tally in tallies])
     theta[:, 0] = np.sqrt(theta[:, 0])
     largest = np.argsort(-np.abs(mean))[:20]
-    watched += [kept[..., j].astype(np.float64) for j in largest]
+    watched |= {int(j): kept[..., j].astype(np.float64) for j in largest}
+    reductions = {j: scale_reduction(series) for j, series in watched.items()}
+    worst = max(reductions, key=lambda j: reductions[j], default=-1)
     return Posterior(
         variances=prior.variances,
         weights=prior.weights,
@@ -154,7 +159,8 @@ def sample(
         draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
         levels=np.concatenate([tally.levels.T for tally in tallies]),
         trace=np.concatenate(trace),
-        rhat=max((scale_reduction(series) for series in watched), default=1.0),
+        rhat=reductions.get(worst, 1.0),
+        worst=worst,
         theta=theta,
         acceptance=float(scores[..., 0].sum() / proposals) if proposals else 1.0,
         sweeps=total,
