@@ -45,6 +45,18 @@ def test_a_column_is_completed_by_its_mean(tmp_path):
     assert "--force" in again.stderr
 
 
+def test_large_values_that_vary_by_little_keep_their_digits(tmp_path):
+    # With six digits, 1700000002 is 1.7e+09, and so are both ends of its interval.
+    table = write(tmp_path / "t.csv", "n,t", "x,1700000001.25", "y,", "z,1700000003.75")
+    assert call(table, "--out", tmp_path / "out").exit_code == 0
+    low, middle, high = (
+        float(cells(tmp_path / "out" / f"{name}.csv")[2][1])
+        for name in ("lower", "completed", "upper")
+    )
+    assert low < middle < high
+    assert abs(middle - 1700000002.5) < 1
+
+
 def test_columns_without_values_and_empty_rows_are_named(tmp_path):
     table = write(tmp_path / "t.csv", "a,b,c", "1,,2", ",,", "3,,4.5")
     given = read(table, None)

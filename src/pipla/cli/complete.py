@@ -229,17 +229,26 @@ def _write(
 
 
 def _write_table(path: Path, given: Given, values: np.ndarray, seen: np.ndarray) -> None:
-    """Observed cells in full, predicted ones with six digits, empty columns empty."""
-    known = np.any(seen, axis=0).tolist()
+    """Observed cells in full, predicted ones with six digits or more, empty columns empty."""
+    known, digits = np.any(seen, axis=0).tolist(), [_digits(column) for column in values.T]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         labelled = bool(given.label)
         writer.writerow([*[given.label] * labelled, *given.order])
         for i, (label, row, mask) in enumerate(zip(given.rows, values, seen, strict=True)):
             cells = {name: column[i] for name, column in given.kept.items()}
-            for name, value, exact, any_known in zip(given.columns, row, mask, known, strict=True):
-                cells[name] = f"{value:.{15 if exact else 6}g}" if any_known else ""
+            for name, value, exact, any_known, shown in zip(
+                given.columns, row, mask, known, digits, strict=True
+            ):
+                cells[name] = f"{value:.{15 if exact else shown}g}" if any_known else ""
             writer.writerow([*[label] * labelled, *(cells[name] for name in given.order)])
+
+
+def _digits(values: np.ndarray) -> int:
+    """Six digits of what varies: a column of values around 1e9 that vary by 1 needs fifteen."""
+    finite = values[np.isfinite(values)]
+    spread, size = (float(np.std(finite)), float(np.max(np.abs(finite)))) if finite.size else (0, 0)
+    return min(15, 6 + int(np.ceil(np.log10(max(size / spread, 1.0))))) if spread > 0 else 6
 
 
 def _write_page(
