@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
+
 # Arrays and pytrees of them. #
 
 
@@ -233,10 +235,8 @@ def single(name: str, value: Any) -> None:
     except Exception as error:  # rows of different lengths
         raise TypeError(f"{name} must be a single number, got {show(value)}.") from error
     if shape != ():
-        raise ValueError(
-            f"{name} must be a single number, got an array of shape {shape}; `pipla.sweep` runs "
-            "several settings at once."
-        )
+        found = f"an array of shape {shape}; `pipla.sweep` runs several settings at once"
+        raise ValueError(f"{name} must be a single number, got {found}.")
 
 
 def integer(name: str, value: Any, *, least: int, most: int = 2**31 - 1) -> int:
@@ -316,8 +316,7 @@ def is_concrete(value: Any) -> bool:
 
 def is_float(leaf: Any) -> bool:
     """Whether the leaf is an array of floats."""
-    is_array = isinstance(leaf, jax.Array | np.ndarray | np.generic)
-    return is_array and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+    return isinstance(leaf, _ARRAYS) and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
 def _is_number(dtype: Any) -> bool:
@@ -390,8 +389,7 @@ def structure(tree: PyTree) -> str:
 def show(value: Any) -> str:
     """Anything as a short text: an array by its numbers, the rest by its `repr`."""
     try:
-        is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
-        text = str(value) if is_array else repr(value)
+        text = str(value) if isinstance(value, _ARRAYS) else repr(value)
     except Exception:  # an object may raise anything when it is printed, an integer of 5000 digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 200 else text[:200] + "..."

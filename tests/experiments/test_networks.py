@@ -17,7 +17,7 @@ import pipla.networks
 from pipla.cli.app import app
 from pipla.experiments import find, load, run
 from pipla.experiments.networks import (
-    cifar,
+    convolutional,
     measures,
     peers,
     pruning,
@@ -420,11 +420,11 @@ def test_recommended_rows_predict_as_the_trained_network(monkeypatch):
 
 @pytest.mark.slow
 def test_the_convolutional_network_is_the_papers():
-    make = functools.partial(cifar.Convolutional, 4, cifar.WIDTHS)
+    make = functools.partial(convolutional.Convolutional, 4, convolutional.WIDTHS)
     module = eqx.filter_eval_shape(make, key=jax.random.key(0))
     shapes = [layer.weight.shape for layer in module.linear]
     assert shapes == [(512, 400), (256, 512), (128, 256), (4, 128)]
-    small = cifar.Convolutional(4, (5, 4), key=jax.random.key(0))
+    small = convolutional.Convolutional(4, (5, 4), key=jax.random.key(0))
     features = RNG.normal(size=(2, 3, 32, 32))
     network = pipla.networks.model(small, features, np.array([0, 3]))
     # The linear layers are sampled; convolutions and biases are in theta.
@@ -465,7 +465,7 @@ def test_convolutions_are_those_with_the_most_probable_images_held_out(monkeypat
         def log_predictive_density(self, theta, weights, features, labels):
             return next(densities)
 
-    watching = cifar.Watching(Network(), Images(np.zeros(1), np.zeros(1)), every=10)
+    watching = convolutional.Watching(Network(), Images(np.zeros(1), np.zeros(1)), every=10)
     monkeypatch.setattr(watching, "is_due", lambda view: view.step % 10 == 0)
     views = [types.SimpleNamespace(step=s, theta=s, particles=np.zeros(2)) for s in range(5, 60, 5)]
     said = [watching(view) for view in views if view.step <= 50]

@@ -368,10 +368,8 @@ class Langevin(Algorithm[State]):
         if self.theta_optimizer is None:
             return state._replace(theta=target)
         gradient = jax.tree.map(lambda t, new: (t - new) / self.gamma, state.theta, target)
-        theta, optimizer = optimizer_step(
-            self.theta_optimizer, gradient, state.optimizer, state.theta
-        )
-        return state._replace(theta=theta, optimizer=optimizer)
+        moved = optimizer_step(self.theta_optimizer, gradient, state.optimizer, state.theta)
+        return state._replace(theta=moved[0], optimizer=moved[1])
 
 
 # Theta driven by an optax transformation. Importing pipla does not import optax: its users do. #
