@@ -102,6 +102,35 @@ def test_a_free_leaf_that_nothing_determines_has_a_finite_unit():
     assert float(Surrogate.measured(model, THETA, cloud, START).units["b"]) == 1.0
 
 
+@pytest.mark.parametrize("step", [0.001, 0.03, 0.2])
+def test_particles_are_where_likelihood_and_prior_are_in_balance(step):
+    """Without noise and far from the kink the answer is known: A(x - c) = -e^theta.
+
+    The proximal points are off by up to half the step's time times the strength: along directions
+    that the data fix closely, by many standard deviations.
+    """
+    matrix, centre = 100 * MATRIX, 50.0 + CENTRE
+    data = {"a": matrix, "c": centre}
+    model = pipla.Model(quadratic, Strength(L1()), data)
+    exact = centre - np.linalg.solve(matrix, np.full(4, np.exp(float(THETA))))
+    images = jnp.asarray(np.repeat(exact[None], 8, axis=0))
+    surrogate = Surrogate.measured(model, THETA, images, START)
+    time = step * surrogate.scale(model, THETA, images)
+
+    def iterate(images):
+        gradients = model.gradients(THETA, images).particles
+        free = surrogate.flow(images, gradients, time, jnp.zeros_like(images))
+        return free, free - time / 2 * jnp.exp(THETA)  # the prox far from the kink
+
+    def again(_, images):
+        free, points = iterate(images)
+        return 2 * points - free
+
+    free, points = iterate(jax.lax.fori_loop(0, 3000, again, images))
+    np.testing.assert_allclose(surrogate.balanced(free, points, time)[0], exact, rtol=1e-8)
+    assert step < 0.01 or np.max(np.abs(points[0] - exact)) > 1e-3
+
+
 def test_it_is_measured_anew_at_doubling_intervals():
     def smooth(theta, x, data):
         return 0.5 * jnp.exp(theta) * jnp.sum(x**2)

@@ -28,8 +28,9 @@ class ExponentialFlow(Langevin):
     The flow is exact where the likelihood knows it (`Likelihood.flow`), and that of a Gaussian
     near it elsewhere (`pipla.algorithms.surrogate`). So no stiffness limits the step: $\gamma$ is
     a pure number, the same for every image and every noise. The particles reported are the
-    midpoints $M_{n+1}$, from which theta is learned; the mirror images $X_{n+1}$ carry the
-    dynamics. The bias is of order $\gamma$.
+    midpoints $M_{n+1}$, from which theta is learned (beside a Gaussian near the likelihood, in its
+    stiff directions, points nearer to $Y$: `Surrogate.balanced`); the mirror images $X_{n+1}$ carry
+    the dynamics. The bias is of order $\gamma$.
 
     Arguments:
         reflected: reflect at the proximal point; without it $X_{n+1} = \operatorname{prox}^h(Y)$,
@@ -78,9 +79,12 @@ class ExponentialFlow(Langevin):
             gradients = self.gradients(state._replace(particles=point.x), model)
         images = mirror_images(theta, free, point.x, model) if self.reflected else None
         at_point = images is None or model.nonsmooth.finite
+        particles = point.x if at_point else images
+        if surrogate is not None and images is not None and at_point:
+            particles = state.surrogate.balanced(free, point.x, time)
         return Move(
             theta=_trees.add(self.theta_step(theta, gradients.theta, scales), noise.theta),
-            particles=point.x if at_point else images,
+            particles=particles,
             warm=point.warm,
             gradients=gradients,
             gap=point.gap,

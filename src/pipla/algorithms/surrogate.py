@@ -160,6 +160,36 @@ class Surrogate(eqx.Module):
         unravel = ravel_pytree(one)[1]
         return _trees.add(particles, jax.vmap(unravel)(moved * root))
 
+    def balanced(self, free: PyTree, points: PyTree, time: PyTree) -> PyTree:
+        r"""Points at which the forces of likelihood and prior are equal on average.
+
+        With $s = (Y - M)/(h/2)$, the force of the prior, a step leaves X on average where it was if
+        $E[\nabla g_1(M)] = -\tfrac{Ah}{2} \coth\tfrac{Ah}{2}\, E[s]$ for a quadratic $g_1$. Soft
+        directions are in balance at the proximal points M. In stiff ones the prox has moved M by
+        $h/2\, s$, where $A^{-1} s$ would be right. The points
+
+        $$ M + \bigl(\coth\tfrac{Ah}{2} - \tfrac{2}{Ah}\bigr)(Y - M) $$
+
+        are in balance in all: near M in soft directions, near Y in stiff ones.
+        """
+        if self.rotation is None:
+            return points
+        one = _trees.first(points)
+        root = _flat_root(self.units, one)[None]
+        steps = jax.tree.leaves(jax.tree.map(jnp.divide, time, self.units))[0]
+        flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+        apart = flat(_trees.subtract(free, points)) / root
+        share = _langevin(self.eigenvalues * steps / 2)
+        moved = ((apart @ self.rotation) * share[None]) @ self.rotation.T
+        return _trees.add(points, jax.vmap(ravel_pytree(one)[1])(moved * root))
+
+
+def _langevin(t: Array) -> Array:
+    r"""$\coth t - 1/t$: $t/3$ for small $t$, 1 for large $t$."""
+    small = t < 0.1
+    safe = jnp.where(small, 1.0, t)
+    return jnp.where(small, t / 3 - t**3 / 45, 1 / jnp.tanh(safe) - 1 / safe)
+
 
 def _crossing_free_leaves(
     model: Model, mean: Float[Array, "d d"], units: PyTree, one: PyTree
