@@ -43,7 +43,7 @@ class Draws(abc.ABC):
 
     def mean_of(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The posterior mean of the entries with these indices."""
-        size = max(1, LARGEST_BLOCK // (8 * len(self.noise)))  # some columns of factors each
+        size = max(1, LARGEST_BLOCK // (64 * len(self.noise)))  # up to 40 columns of factors each
         parts = [
             self.entries(rows[i : i + size], columns[i : i + size]).mean(axis=0)
             for i in range(0, len(rows), size)
