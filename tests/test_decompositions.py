@@ -1,5 +1,9 @@
 """SVD and eigh: batches in one call on one device, one after the other on several."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,3 +65,58 @@ def test_derivatives_are_those_of_the_decomposition():
 
     divided = over_devices(jax.grad(nuclear_norm))(MATRICES)
     np.testing.assert_allclose(divided, jax.grad(nuclear_norm)(MATRICES), atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_programs_that_decompose_a_batch_take_turns(case):
+    """Also where the decomposition is inside a loop and a branch."""
+    function, matrices = jax.vmap(CASES[case][0]), CASES[case][1]
+
+    def program(matrices):
+        once = jax.lax.cond(matrices[0, 0, 0, 0] > 0, function, function, matrices)
+        return jax.lax.fori_loop(0, 2, lambda i, found: function(matrices), once)
+
+    first, second = (
+        decompositions.one_at_a_time(jax.make_jaxpr(program)(matrices)) for _ in range(2)
+    )
+    with first:
+        assert not second.acquire(blocking=False)
+    free = decompositions.one_at_a_time(jax.make_jaxpr(jnp.linalg.cholesky)(jnp.eye(3)[None]))
+    with free, free:
+        pass
+
+
+PROGRAM = """
+import threading
+import jax, numpy as np, pipla
+
+rng = np.random.default_rng(0)
+seen = 3 * rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20)) + rng.normal(size=(30, 20))
+likelihood = pipla.likelihoods.Gaussian(pipla.operators.Identity(), seen, 1.0)
+model = pipla.Model(likelihood, pipla.prox.NuclearStrength(normalised=True))
+start = np.broadcast_to(seen, (10, *seen.shape))
+
+def run(seed):
+    key = jax.random.key(seed)
+    result = pipla.run(model, pipla.RPL(0.5), theta=0.0, particles=start, num_steps=400, key=key)
+    print(result.num_steps, flush=True)
+
+threads = [threading.Thread(target=run, args=(seed,), daemon=True) for seed in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(timeout=100)  # they need seconds
+"""
+
+
+@pytest.mark.slow
+def test_runs_with_singular_values_end_in_several_threads():
+    """With as many as the threads of the pool, they waited for one another for ever."""
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PJRT_NPROC": "2", "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.stdout.split() == ["400"] * 4, process.stderr

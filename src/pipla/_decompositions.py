@@ -1,20 +1,46 @@
-"""SVD and eigh that do not stand still when several CPU devices make them at once.
+"""SVD and eigh that do not stand still when several programs make them at once on a CPU.
 
 jaxlib 0.10 divides a batch of decompositions over the threads of XLA's pool, and waits for the
-others on a thread of the same pool. When the lanes of a sweep do that on as many devices as the
-pool has threads, all of them wait and none is left to work, for ever. On several devices the
-matrices of a batch are therefore decomposed one after the other; the devices still work side by
-side.
+others on a thread of the same pool. When as many programs do that as the pool has threads, all of
+them wait and none is left to work, for ever. These may be the lanes of a sweep on several devices:
+there the matrices of a batch are decomposed one after the other, and the devices still work side
+by side. Or they may be runs in several threads of Python: those take turns (`one_at_a_time`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
 from jaxtyping import Array, Float
+
+_turn = threading.Lock()
+
+#: Primitives of JAX that may divide a batch (Cholesky factors do not, and were seen to work).
+_DIVIDED = frozenset({"svd", "eigh", "eig", "schur", "geqrf", "lu", "tridiagonal"})
+
+
+def one_at_a_time(program: ClosedJaxpr) -> contextlib.AbstractContextManager[object]:
+    """What to hold while `program` runs, so that no two programs decompose matrices at once."""
+    divides = not _DIVIDED.isdisjoint(_primitives(program.jaxpr))
+    return _turn if divides and jax.default_backend() == "cpu" else contextlib.nullcontext()
+
+
+def _primitives(program: Any) -> Iterator[str]:
+    """The names of the primitives of a program, and of those inside its loops and branches."""
+    for equation in program.eqns:
+        yield equation.primitive.name
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns")
+        ):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from _primitives(inner)
 
 
 def eigh(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:

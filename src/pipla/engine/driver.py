@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
+from pipla._decompositions import one_at_a_time
 from pipla.engine.batches import BatchMeans
 from pipla.engine.chunk import (
     Carry,
@@ -112,6 +114,7 @@ class Driver(NamedTuple):
                 hook.begin(self._name, until)
             began = time.perf_counter()
             nothing = (history.carry, self.window(history, 0), capacity)
+            turn = one_at_a_time(self._traced(*nothing))
             jax.block_until_ready(self.advance(*nothing))  # compiles
             compiled = time.perf_counter()
             jax.block_until_ready(self.advance(*nothing))  # what a chunk costs
@@ -121,11 +124,12 @@ class Driver(NamedTuple):
             while history.step < until and np.any(history.alive) and reason is None:
                 count = self._next_count(history, until, size, hooks)
                 began = time.perf_counter()
-                with self._lapack_threads(history):
+                with self._lapack_threads(history), turn:
                     chunk = self.advance(history.carry, self.window(history, count), capacity)
                     jax.block_until_ready(chunk)
                 if np.any(history.alive & ~np.asarray(chunk.finite)):
-                    history = _rolled_back(self, history, chunk, count, capacity)
+                    with turn:
+                        history = _rolled_back(self, history, chunk, count, capacity)
                 else:
                     history = self._after(history, chunk, count)
                 took = time.perf_counter() - began
@@ -157,6 +161,11 @@ class Driver(NamedTuple):
         if self.mesh is None:
             return advance.kept(self.program)
         return functools.partial(advance_over.kept(self.program), self.mesh)
+
+    def _traced(self, *arguments: Any) -> ClosedJaxpr:
+        """The chunk before it is compiled; it is not traced again for that."""
+        compiled: Any = self.advance  # a function that JAX compiles, and its first arguments
+        return compiled.func.trace(*compiled.args, *arguments).jaxpr
 
     def _lapack_threads(self, history: History) -> contextlib.AbstractContextManager[None]:
         """Where a particle is a matrix, the term may take its SVD, and LAPACK has its own pool."""
@@ -241,7 +250,8 @@ def _rolled_back(
     """
 
     def steps(count: int) -> Chunk:
-        return driver.advance(history.carry, driver.window(history, count), capacity)
+        chunk = driver.advance(history.carry, driver.window(history, count), capacity)
+        return jax.block_until_ready(chunk)
 
     lost = np.atleast_1d(history.alive & ~np.asarray(chunk.finite))
     good, bad = np.zeros(lost.shape, int), np.where(lost, count, 0)
