@@ -168,6 +168,14 @@ def test_gaussian_residuals_are_not_mentioned():
             assert _doubts.other_noise(observed, residual, 1.0, 1) == ()
 
 
+def test_a_table_without_noise_has_no_other_noise():
+    """The noise is then the smallest that is learned, and no column reaches it."""
+    observed = as_observed(np.random.default_rng(0).standard_normal((30, 8)))
+    residual = 0.1 * np.random.default_rng(1).standard_t(2, len(observed.values))
+    assert _doubts.other_noise(observed, residual, 1.0, 1) == ()
+    assert _doubts.other_noise(observed, residual, 0.1, 1) != ()  # heavy tails
+
+
 def test_entries_that_are_missing_because_they_are_large_are_mentioned():
     rng = np.random.default_rng(0)
     truth = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40))

@@ -59,13 +59,16 @@ def other_noise(
     table whose columns have units of their own, most have next to no residual. And the kurtosis
     $\langle z^4\rangle / \langle z^2\rangle^2$, whose standard error for Gaussian noise is
     $\sqrt{24/N}$; five of them are allowed. An outlier that the factors follow leaves no residual,
-    but has much of the variation of the values.
+    but has much of the variation of the values. A table without noise is not judged: there the
+    noise is the smallest that is learned, and all residuals are below it.
 
     Arguments:
         residual: of each observation, from the posterior mean.
         noise, rank: what was learned.
     """
     z = residual / noise
+    if np.mean(z**2) < QUIET**2:
+        return ()
     sides = {"columns": (observed.columns, 1), "rows": (observed.rows, 0)}
     for name, (index, axis) in sides.items():
         quiet, judged = _quiet(z, index, observed.shape[axis], rank)
