@@ -28,7 +28,7 @@ from pipla.prox.combine import Sum
 LARGEST_MATRIX = 1000
 #: The most particles over which the Hessian is averaged.
 MOST_PARTICLES = 8
-#: The Hessian is taken anew after this many steps, and after 2, 4, 8, … times as many.
+#: The Hessian is measured again after this many steps, and after 2, 4, 8, … times as many.
 REFRESH_AFTER = 5
 #: Without a matrix, the step is at most this part of the shortest time of the likelihood.
 EXPLICIT_STEP = 0.1
@@ -114,7 +114,7 @@ class Surrogate(eqx.Module):
         return cls(units, lengths, jnp.zeros((), largest.dtype), None, steps)
 
     def refreshed(self, model: Model, theta: PyTree, particles: PyTree) -> Surrogate:
-        """Measured anew when it is due, and one step older."""
+        """Measured again when it is due, and one step older."""
         turn = self.steps // REFRESH_AFTER
         due = (self.steps % REFRESH_AFTER == 0) & (turn & (turn - 1) == 0) & (self.steps > 0)
 
@@ -232,26 +232,28 @@ def _resolving_walls(model: Model, theta: PyTree, particles: PyTree, units: PyTr
     r"""Units short enough for the layer in which the data press x against a constraint.
 
     There x is exponential with mean $1/|\nabla g_1|$, which steps must resolve. An element counts
-    where a move by that mean, downhill, meets the constraint: far from it, slopes do no harm.
+    where a move by that mean, downhill, meets the constraint: far from it, no gradient does harm.
     """
     terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
     walls = [path for term in terms if not term.finite for _, path in term.reach()]
     if not walls:
         return units
-    slopes = model.gradients(theta, particles).particles
+    gradients = model.gradients(theta, particles).particles
     downhill = jax.tree.map(
-        lambda x, slope: x - 1 / jnp.where(slope == 0, 1, slope), particles, slopes
+        lambda x, gradient: x - 1 / jnp.where(gradient == 0, 1, gradient), particles, gradients
     )
     nearest = projected(theta, downhill, model)
     steepest = jax.tree.map(
-        lambda slope, there, near: jnp.max(jnp.mean(jnp.where(there == near, 0, slope**2), axis=0)),
-        slopes,
+        lambda gradient, there, near: jnp.max(
+            jnp.mean(jnp.where(there == near, 0, gradient**2), axis=0)
+        ),
+        gradients,
         downhill,
         nearest,
     )
     layers = jax.tree.map(
-        lambda unit, slope: jnp.minimum(
-            unit, WALL_UNITS / jnp.where(slope > 0, slope, WALL_UNITS / unit)
+        lambda unit, gradient: jnp.minimum(
+            unit, WALL_UNITS / jnp.where(gradient > 0, gradient, WALL_UNITS / unit)
         ),
         units,
         steepest,

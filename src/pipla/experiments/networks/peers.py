@@ -83,7 +83,7 @@ def adam(images: Classification, preset: NetworkPreset, seed: int) -> Trained:
 def laplace(*, linearised: bool) -> Method:
     r"""A Laplace approximation whose prior precisions maximise its marginal likelihood.
 
-    The recipe of Immer et al. (2021) for two classes, written anew: training at given precisions
+    The recipe of Immer et al. (2021) for two classes, written again: training at given precisions
     $\tau_w, \tau_v$ of Normal priors takes turns with MacKay's updates of them; curvature is that
     of Gauss and Newton, whole. Predictions are those of the linearised network, with the probit
     approximation, or of the network at the mode. For one hidden layer the kernel of the linearised
