@@ -204,7 +204,7 @@ def test_a_bar_for_all_lanes(capsys):
 # Several devices. #
 
 SCRIPT = """
-import json, re, sys, types
+import functools, json, re, sys, types
 import jax, jax.numpy as jnp, numpy as np
 import pipla
 from pipla.engine import driver
@@ -222,7 +222,8 @@ def watched(advance, at):
             program = compiled.func.lower(*compiled.args, *arguments).compile().as_text()
             words.update(re.findall(r"all-[a-z]+|collective-[a-z]+", program))
             return compiled(*arguments)
-        return watch
+        watch.trace = lambda *arguments: compiled.func.trace(*compiled.args, *arguments)
+        return functools.partial(watch)
     return types.SimpleNamespace(kept=kept)
 driver.advance, driver.advance_over = watched(driver.advance, 0), watched(driver.advance_over, 1)
 

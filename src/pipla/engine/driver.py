@@ -114,8 +114,9 @@ class Driver(NamedTuple):
                 hook.begin(self._name, until)
             began = time.perf_counter()
             nothing = (history.carry, self.window(history, 0), capacity)
-            turn = one_at_a_time(self._traced(*nothing))
-            jax.block_until_ready(self.advance(*nothing))  # compiles
+            steps = self.advance
+            turn = one_at_a_time(_traced(steps, *nothing))
+            jax.block_until_ready(steps(*nothing))  # compiles
             compiled = time.perf_counter()
             jax.block_until_ready(self.advance(*nothing))  # what a chunk costs
             enough = max(CHUNK_SECONDS, CHUNK_OVERHEADS * (time.perf_counter() - compiled))
@@ -161,11 +162,6 @@ class Driver(NamedTuple):
         if self.mesh is None:
             return advance.kept(self.program)
         return functools.partial(advance_over.kept(self.program), self.mesh)
-
-    def _traced(self, *arguments: Any) -> ClosedJaxpr:
-        """The chunk before it is compiled; it is not traced again for that."""
-        compiled: Any = self.advance  # a function that JAX compiles, and its first arguments
-        return compiled.func.trace(*compiled.args, *arguments).jaxpr
 
     def _lapack_threads(self, history: History) -> contextlib.AbstractContextManager[None]:
         """Where a particle is a matrix, the term may take its SVD, and LAPACK has its own pool."""
@@ -237,6 +233,11 @@ class Driver(NamedTuple):
                 name = getattr(callback, "__name__", type(callback).__name__)
                 return answer if isinstance(answer, str) else name
         return None
+
+
+def _traced(chunk: Any, *arguments: Any) -> ClosedJaxpr:
+    """The program of `Driver.advance` before it is compiled; it is not traced again for that."""
+    return chunk.func.trace(*chunk.args, *arguments).jaxpr
 
 
 def _rolled_back(
