@@ -111,11 +111,7 @@ def layers_of(module: PyTree, chosen: Any, prior: Any) -> tuple[Layer, ...]:
 
 
 def _layer(module: PyTree, address: Any, prior: Any, linear: Any) -> Layer:
-    if prior not in get_args(Prior):
-        raise ValueError(
-            f"layers[{address!r}] must be one of {', '.join(map(repr, get_args(Prior)))}; got "
-            f"{_checks.show(prior)}."
-        )
+    _checks.choice(f"layers[{address!r}]", prior, get_args(Prior))
     keys = _keys(address)
     node = module
     for depth, key in enumerate(keys):
