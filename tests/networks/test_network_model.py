@@ -257,7 +257,7 @@ NAN = np.where(np.arange(20)[:, None] == 3, np.nan, FEATURES)
         ({"layers": ["layers/0", "layers/0/weight"]}, ValueError, "twice"),
         ({"layers": {"layers/1/bias": "group"}}, ValueError, "at least two axes"),
         ({"prior": "lasso"}, ValueError, "prior must be one of"),
-        ({"layers": {"layers/0": np.ones(2)}}, ValueError, r"layers\['layers/0'\] must be one of"),
+        ({"layers": {"layers/0": np.ones(2)}}, ValueError, "layers['layers/0'] must be one of"),
         ({"family": "survival"}, ValueError, "family must be one of"),
         ({"loss": 3}, TypeError, "loss must be a function"),
         ({"labels": LABELS + 1}, ValueError, "labels must be a vector of integers from 0 to 2"),
