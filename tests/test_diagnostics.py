@@ -73,6 +73,17 @@ def test_an_x_that_is_decided_by_rounding_is_said_to_be():
     assert "decided by rounding" in fit.warnings[0]
 
 
+def test_a_leaf_of_x_without_elements_is_not_judged():
+    model = pipla.Model(
+        lambda theta, x, data: jnp.sum((x["a"] - theta) ** 2) / 2 + jnp.sum(x["b"]),
+        pipla.prox.L1().on(x="a"),
+    )
+    start = {"a": jnp.ones((4, 3)), "b": jnp.ones((4, 0))}
+    options = {"num_steps": 30, "key": jax.random.key(0), "check": False}
+    result = pipla.run(model, pipla.PIPGLA(0.1), theta=0.0, particles=start, **options)
+    assert result.num_steps == 30
+
+
 def test_an_x_that_rests_on_a_wall_or_at_zero_is_not_called_rounded():
     for term, at in ((pipla.prox.Box(0.0, 1.0), 1.0), (pipla.prox.L1(1e4), 0.0)):
         model = pipla.Model(lambda theta, x, data: jnp.sum((x - 5) ** 2) * 50, term)

@@ -45,16 +45,6 @@ def with_prior(
         chain = LinearChain(data, zeros, prior.noise**2, seeds)
     mixture = Prior(prior.variances, prior.weights + 1e-300)
     for sweeps in (BURN_IN, SWEEPS):
-        kept, labels_used = sweeps // THIN, len(mixture.variances)
-        tally = Tally(
-            mean=np.zeros(size),
-            slab=np.zeros(size),
-            counts=np.zeros((sweeps, labels_used)),
-            labels=np.zeros(labels_used),
-            scores=np.zeros((sweeps, 2)),
-            theta=np.zeros((sweeps, 3)),
-            draws=np.zeros((kept, size), np.float32),
-            levels=np.zeros((1, kept)),
-        )
+        tally = Tally.empty(size, len(mixture.variances), sweeps, sweeps // THIN)
         chain.sweep(mixture, np.full(sweeps, -1.0 if drawn else 0.0), THIN, tally)
     return tally.draws.astype(np.float64)

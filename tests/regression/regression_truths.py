@@ -13,16 +13,7 @@ PRIOR = Prior(np.array([0.0, 0.25, 2.0]), np.array([0.5, 0.3, 0.2]))
 
 def tally(sweeps, size, labels=3, draws=None, levels=1):
     draws = sweeps if draws is None else draws
-    return Tally(
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros((sweeps, labels)),
-        np.zeros(labels),
-        np.zeros((sweeps, 2)),
-        np.zeros((sweeps, 3)),
-        np.zeros((draws, size), np.float32),
-        np.zeros((levels, draws)),
-    )
+    return Tally.empty(size, labels, sweeps, draws, levels)
 
 
 def linear(x, y, noise, prior=PRIOR):

@@ -209,7 +209,8 @@ def rounded(model: Model, particles: PyTree, variance: PyTree) -> str | None:
         values = np.asarray(leaf)
         size = np.median(np.abs(values), axis=0)
         spacing = np.where(size > 0, np.spacing(size), 0.0)  # a sparse x may be 0 throughout
-        if np.mean(np.sqrt(np.asarray(found)) < LEAST_RESOLUTION * spacing) > 0.5:
+        coarse = np.sqrt(np.asarray(found)) < LEAST_RESOLUTION * spacing
+        if coarse.size and np.mean(coarse) > 0.5:
             return (
                 f"x{jax.tree_util.keystr(path)} is decided by rounding: near "
                 f"{float(np.median(size)):.3g} neighbouring {values.dtype.name} numbers are "

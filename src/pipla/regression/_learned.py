@@ -188,17 +188,7 @@ def _block(
     """A block of sweeps of every chain, each with a copy of the prior that it may change."""
 
     def one(chain: Chain) -> Tally:
-        labels, sweeps, size = len(prior.variances), len(rates), chain.size
-        tally = Tally(
-            mean=np.zeros(size),
-            slab=np.zeros(size),
-            counts=np.zeros((sweeps, labels)),
-            labels=np.zeros(labels),
-            scores=np.zeros((sweeps, 2)),
-            theta=np.zeros((sweeps, 3)),
-            draws=np.zeros((draws, size), np.float32),
-            levels=np.zeros((chain.levels, draws)),
-        )
+        tally = Tally.empty(chain.size, len(prior.variances), len(rates), draws, chain.levels)
         chain.sweep(prior._replace(weights=prior.weights.copy()), rates, thin, tally)
         return tally
 

@@ -46,3 +46,17 @@ class Tally(NamedTuple):
     theta: np.ndarray
     draws: np.ndarray
     levels: np.ndarray
+
+    @classmethod
+    def empty(cls, size: int, labels: int, sweeps: int, draws: int, levels: int = 1) -> Tally:
+        """Nothing added yet, for `size` coefficients and room for this many draws."""
+        return cls(
+            mean=np.zeros(size),
+            slab=np.zeros(size),
+            counts=np.zeros((sweeps, labels)),
+            labels=np.zeros(labels),
+            scores=np.zeros((sweeps, 2)),
+            theta=np.zeros((sweeps, 3)),
+            draws=np.zeros((draws, size), np.float32),
+            levels=np.zeros((levels, draws)),
+        )
