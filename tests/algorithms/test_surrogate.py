@@ -1,5 +1,6 @@
 """The Gaussian in the place of a likelihood, and theta's interwoven move, against exact answers."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.linalg
 import pipla
 from pipla.algorithms.interwoven import WAIT, Curvature, interweave
 from pipla.algorithms.surrogate import LONGEST_STRETCH, MISMATCH, REFRESH_AFTER, Surrogate
+from pipla.fitting.pairs import Paired
 from pipla.prox import L1, Box, LaplaceLocation, Strength
 
 RNG = np.random.default_rng(0)
@@ -23,6 +25,7 @@ def quadratic(theta, x, data):
 
 
 MODEL = pipla.Model(quadratic, Strength(L1()), {"a": MATRIX, "c": CENTRE})
+SKEWED = pipla.Model(lambda theta, x, data: jnp.sum(jnp.exp(x) + x**2), Strength(L1()))
 THETA = jnp.asarray(0.3)
 CLOUD = jnp.asarray(RNG.normal(size=(8, 4)))
 
@@ -270,3 +273,19 @@ def test_a_drift_is_bounded_in_standard_deviations_of_the_surrogate():
     np.testing.assert_allclose(much, some, rtol=1e-6)
     sds = np.sqrt(1e6 * np.einsum("ni,ij,nj->n", some, MATRIX, some))
     np.testing.assert_allclose(sds, LONGEST_STRETCH * np.sqrt(4), rtol=1e-6)
+
+
+def test_of_a_step_and_its_half_steps_one_measures_for_both():
+    """With two surrogates the half steps would not be half as long, and twice the work."""
+    paired = Paired(pipla.IRPL(0.1))  # an annealed flow: the wrapper hands the surrogate on
+    state, _ = paired.step(jax.random.key(1), paired.init(SKEWED, THETA, CLOUD), SKEWED)
+    due = eqx.tree_at(
+        lambda s: s.coarse.inner.surrogate.steps, state, jnp.asarray(REFRESH_AFTER, jnp.int32)
+    )
+    after, _ = paired.step(jax.random.key(0), due, SKEWED)
+    coarse, fine = after.coarse.inner.surrogate, after.fine.inner.surrogate
+    assert not np.allclose(coarse.eigenvalues, state.coarse.inner.surrogate.eigenvalues)
+    np.testing.assert_array_equal(fine.eigenvalues, coarse.eigenvalues)
+    assert float(fine.units) == float(coarse.units)
+    program = str(jax.make_jaxpr(lambda s: paired.step(jax.random.key(0), s, SKEWED))(state))
+    assert program.count(" eigh[") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -95,7 +97,9 @@ class ExponentialFlow(Langevin):
 
     def alike(self, fine: State, coarse: State) -> State:
         # One surrogate for both: with two, their paths and their biases would differ by them.
-        return fine._replace(surrogate=coarse.surrogate)
+        if coarse.surrogate is None:
+            return fine
+        return fine._replace(surrogate=dataclasses.replace(coarse.surrogate, held=True))
 
 
 def _has_flow(model: Model, theta: PyTree, particles: PyTree) -> bool:

@@ -58,6 +58,7 @@ class Surrogate(eqx.Module):
     eigenvalues: Float[Array, " d"] | Float[Array, ""]
     rotation: Float[Array, "d d"] | None  # Q; `None` for a multiple of the identity
     steps: Int[Array, ""]
+    held: bool = eqx.field(static=True, default=False)  # whether somebody else measures it
 
     @classmethod
     def measured(
@@ -115,6 +116,8 @@ class Surrogate(eqx.Module):
 
     def refreshed(self, model: Model, theta: PyTree, particles: PyTree) -> Surrogate:
         """Measured again when it is due, and one step older."""
+        if self.held:
+            return self
         turn = self.steps // REFRESH_AFTER
         due = (self.steps % REFRESH_AFTER == 0) & (turn & (turn - 1) == 0) & (self.steps > 0)
 

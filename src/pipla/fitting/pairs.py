@@ -63,7 +63,7 @@ class Paired(Algorithm[PairState]):
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> PairState:
         state = self.scheme.init(model, theta, particles)
-        return PairState(state, state)
+        return PairState(state, self.scheme.alike(state, state))
 
     def step(self, key: Key[Array, ""], state: PairState, model: Model) -> tuple[PairState, Info]:
         keys = jax.random.split(key)

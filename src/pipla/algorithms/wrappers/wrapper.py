@@ -73,11 +73,14 @@ class Wrapper(Algorithm[WrapperStateT]):
 
     def around(self, scheme: Algorithm) -> Self:
         """This wrapper around another algorithm."""
-        # Not `dataclasses.replace`, which converts its numbers anew and changes their dtypes.
+        # Not `dataclasses.replace`, which converts its numbers again and changes their dtypes.
         return eqx.tree_at(lambda wrapper: wrapper.scheme, self, scheme)
 
     def with_theta(self, state: WrapperStateT, theta: PyTree) -> WrapperStateT:
         return dataclasses.replace(state, inner=self.scheme.with_theta(state.inner, theta))
+
+    def alike(self, fine: WrapperStateT, coarse: WrapperStateT) -> WrapperStateT:
+        return dataclasses.replace(fine, inner=self.scheme.alike(fine.inner, coarse.inner))
 
     def with_numbers(self, **numbers: PyTree) -> Self:
         own = {field.name for field in dataclasses.fields(self)}
