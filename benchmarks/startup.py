@@ -21,28 +21,8 @@ from pathlib import Path
 from statistics import median
 
 ROUNDS = 5
-EXAMPLE = """
-import jax, jax.numpy as jnp, numpy as np, pipla
-
-rng = np.random.default_rng(0)
-features = rng.uniform(-1, 1, size=(100, 10))
-x = rng.laplace(-2.0, 1.0, size=10)
-labels = rng.uniform(size=100) < 1 / (1 + np.exp(-features @ x))
-data = {"features": jnp.asarray(features), "labels": jnp.asarray(labels, float)}
-start = jnp.asarray(rng.normal(size=(20, 10)))
-
-def smooth(theta, x, data):
-    z = data["features"] @ x
-    return jnp.sum(jnp.logaddexp(0.0, z) - data["labels"] * z)
-
-model = pipla.Model(smooth, pipla.prox.LaplaceLocation(scale=1.0), data=data)
-result = pipla.run(
-    model, pipla.PIPGLA(step_size=0.01),
-    theta=jnp.zeros(()), particles=start,
-    num_steps=5000, key=jax.random.key(0),
-)
-print(result.theta, result.theta_stderr)
-"""
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLE = README.read_text().split("```python\n")[1].split("```")[0]
 #: What is subtracted in thought: pipla cannot be faster than this.
 BARE = "import jax"
 IMPORTS = "import jax, pipla"
