@@ -10,7 +10,6 @@ from pipla.engine.diagnostics import ConvergenceWarning, monte_carlo_error
 from pipla.experiments.zoo import Row, counts, measure, table
 from pipla.fitting.information import covariance_of
 from pipla.fitting.observer import Block, Look, Observer, split_rhat
-from pipla.fitting.result import _uneven
 from pipla.problems import zoo
 
 pytestmark = pytest.mark.slow
@@ -75,13 +74,6 @@ def test_the_bias_is_known_to_its_own_size_and_the_noise_of_the_difference(lasso
     noise = monte_carlo_error(apart[:, None])[0]
     np.testing.assert_allclose(fit.theta_bias_error, np.hypot(noise, fit.theta_bias), rtol=1e-3)
     assert 0 < noise < fit.theta_mcse
-
-
-def test_elements_for_which_the_step_is_too_long_are_named():
-    """Features in units from 1e-3 to 1e3: the data seemed not to determine the noise."""
-    sds = {"intercept": np.ones(()), "slopes": np.array([5e-3, 1.0, 0.0])}
-    assert _uneven(sds, 0.08).startswith("x['slopes']: the data determine some elements 200 times")
-    assert _uneven({"intercept": np.ones(()), "slopes": np.array([0.1, 1.0])}, 0.08) == ""
 
 
 def test_named_parameters_have_intervals(lasso):
