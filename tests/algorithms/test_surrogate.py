@@ -8,8 +8,16 @@ import pytest
 import scipy.linalg
 
 import pipla
+from pipla.algorithms.exponential import ExponentialFlow
 from pipla.algorithms.interwoven import WAIT, Curvature, interweave
-from pipla.algorithms.surrogate import LONGEST_STRETCH, MISMATCH, REFRESH_AFTER, Surrogate
+from pipla.algorithms.langevin import Noise
+from pipla.algorithms.surrogate import (
+    LONGEST_STRETCH,
+    MISMATCH,
+    MOST_BETWEEN,
+    REFRESH_AFTER,
+    Surrogate,
+)
 from pipla.fitting.pairs import Paired
 from pipla.prox import L1, Box, LaplaceLocation, Strength
 
@@ -134,6 +142,33 @@ def test_particles_are_where_likelihood_and_prior_are_in_balance(step):
     assert step < 0.01 or np.max(np.abs(points[0] - exact)) > 1e-3
 
 
+@pytest.mark.parametrize("step", [0.03, 0.3])
+def test_a_step_reports_the_particles_in_balance(step):
+    """The steps of `RPL` and `IRPL`, without their noise: exact for a quadratic, far from the kink.
+
+    Directions that relax within a step and directions that do not are both among the four.
+    """
+    centre = 50.0 + CENTRE
+    matrix = scipy.linalg.block_diag(30.0 * MATRIX[:2, :2], 0.3 * MATRIX[2:, 2:])
+    model = pipla.Model(quadratic, Strength(L1()), {"a": matrix, "c": centre})
+    exact = centre - np.linalg.solve(matrix, np.full(4, np.exp(float(THETA))))
+    start = jnp.asarray(np.repeat(exact[None], 8, axis=0))
+    algorithm = ExponentialFlow(step_size=step, theta_update="interwoven", theta_noise=False)
+    still = Noise(THETA, jnp.zeros_like(start))
+
+    def move(state):
+        return algorithm.move(state, still, algorithm.scales(state, model), model)
+
+    def again(_, state):
+        return state._replace(reflected=move(state).reflected)
+
+    settled = jax.lax.fori_loop(0, 4000, again, algorithm.init(model, THETA, start))
+    at_rest = move(settled)
+    np.testing.assert_allclose(at_rest.particles[0], exact, rtol=1e-8)
+    # What carries the dynamics is not where they are.
+    assert np.max(np.abs(at_rest.reflected[0] - exact)) > 1e-3
+
+
 def test_it_is_measured_anew_at_doubling_intervals():
     def smooth(theta, x, data):
         return 0.5 * jnp.exp(theta) * jnp.sum(x**2)
@@ -143,11 +178,43 @@ def test_it_is_measured_anew_at_doubling_intervals():
     refreshed = jax.jit(lambda surrogate, theta: surrogate.refreshed(model, theta, CLOUD))
     changes = []
     for step in range(9 * REFRESH_AFTER):
-        theta = jnp.asarray(0.01 * step)
+        theta = jnp.asarray(0.001 * step)
         before, surrogate = surrogate, refreshed(surrogate, theta)
         if float(surrogate.eigenvalues[0]) != float(before.eigenvalues[0]):
             changes.append(step)
     assert changes == [REFRESH_AFTER * factor for factor in (1, 2, 4, 8)]
+
+
+def test_it_is_measured_in_between_where_the_noise_has_moved():
+    """A noise that starts far too high fell by a factor of 1.4 from one measurement to the next.
+
+    Beyond twice the curvature of the surrogate the flow overshoots, and keeps the noise up.
+    """
+
+    def smooth(theta, x, data):
+        return 0.5 * jnp.exp(-2 * theta["noise"]) * jnp.sum(x**2) + x.size * theta["noise"]
+
+    model = pipla.Model(smooth, Strength(L1()).on(theta="strength"))
+
+    def run(theta_at, steps):
+        theta = theta_at(0)
+        surrogate = Surrogate.measured(model, theta, CLOUD, START)
+        refreshed = jax.jit(lambda surrogate, theta: surrogate.refreshed(model, theta, CLOUD))
+        for step in range(steps):
+            surrogate = refreshed(surrogate, theta_at(step))
+        return surrogate
+
+    def at(noise, strength=0.0):
+        return {"noise": jnp.asarray(noise), "strength": jnp.asarray(strength)}
+
+    fallen = run(lambda step: at(5.0 - 3.0 * (step > 41)), 48)
+    assert int(fallen.between) == 1
+    # In units of the prior, whose strength is 1.
+    np.testing.assert_allclose(fallen.eigenvalues, np.exp(-4.0), rtol=1e-10)
+    # Noise of theta is no reason, nor is a part that the likelihood does not use.
+    assert int(run(lambda step: at(5.0 + 0.05 * (-1) ** step, 0.5 * step), 48).between) == 0
+    # And there is an end to it.
+    assert int(run(lambda step: at(5.0 * (step // 5 % 2)), 500).between) == MOST_BETWEEN
 
 
 def test_a_wall_that_the_data_press_against_shortens_the_step():

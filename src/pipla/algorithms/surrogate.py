@@ -15,11 +15,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from pipla import _trees
 from pipla._decompositions import eigh
 from pipla.algorithms.forward_backward import projected
+from pipla.algorithms.interwoven import longest_moves
 from pipla.models.model import Model, x_block
 from pipla.operators.eigenbasis import mean_decay
 from pipla.prox.combine import Sum
@@ -30,6 +31,10 @@ LARGEST_MATRIX = 1000
 MOST_PARTICLES = 8
 #: The Hessian is measured again after this many steps, and after 2, 4, 8, … times as many.
 REFRESH_AFTER = 5
+#: In between it is measured again where a part of theta that only the likelihood uses has moved by
+#: more than this part of its longest move, and no more often than so many times: with half of the
+#: noise the curvature is four times the surrogate's, and beyond twice of it a flow is not stable.
+THETA_MOVED, MOST_BETWEEN = 0.1, 40
 #: Without a matrix, the step is at most this part of the shortest time of the likelihood.
 EXPLICIT_STEP = 0.1
 #: The longest unit of time near a constraint, in squared lengths of the layer there.
@@ -58,6 +63,8 @@ class Surrogate(eqx.Module):
     eigenvalues: Float[Array, " d"] | Float[Array, ""]
     rotation: Float[Array, "d d"] | None  # Q; `None` for a multiple of the identity
     steps: Int[Array, ""]
+    theta: list[Array]  # where it was measured: the leaves that only the likelihood uses
+    between: Int[Array, ""]  # how often it was measured because these had moved
     held: bool = eqx.field(static=True, default=False)  # whether somebody else measures it
 
     @classmethod
@@ -65,11 +72,12 @@ class Surrogate(eqx.Module):
         cls, model: Model, theta: PyTree, particles: PyTree, steps: Int[Array, ""]
     ) -> Surrogate:
         """The mean Hessian over a few particles."""
+        own = _likelihoods_own(model, theta), jnp.zeros((), jnp.int32)
         few = jax.tree.map(lambda leaf: leaf[:MOST_PARTICLES], particles)
         one = _trees.first(particles)
         units = model.nonsmooth.time_unit(theta, one)
         if _trees.size(one) > LARGEST_MATRIX:
-            return cls._bounded(model, theta, few, units, steps)
+            return cls(*cls._bounded(model, theta, few, units), steps, *own)
         flat, unravel = ravel_pytree(one)
         identity = jnp.eye(flat.size, dtype=flat.dtype)
 
@@ -96,12 +104,12 @@ class Surrogate(eqx.Module):
         units, root = _trees.scale(shorter, units), jnp.sqrt(shorter) * root
         # A direction that the data do not see, or in which the likelihood is not convex, is free.
         values, rotation = eigh(root[:, None] * mean * root[None])
-        return cls(units, lengths, jnp.maximum(values, 0), rotation, steps)
+        return cls(units, lengths, jnp.maximum(values, 0), rotation, steps, *own)
 
-    @classmethod
+    @staticmethod
     def _bounded(
-        cls, model: Model, theta: PyTree, few: PyTree, units: PyTree, steps: Int[Array, ""]
-    ) -> Surrogate:
+        model: Model, theta: PyTree, few: PyTree, units: PyTree
+    ) -> tuple[PyTree, PyTree, Array, None]:
         """The largest eigenvalue alone, for an x too large for a matrix."""
         one = _trees.first(few)
         times = x_block(model, theta, one, _trees.ones_per_leaf(one))
@@ -112,20 +120,35 @@ class Surrogate(eqx.Module):
         largest = jnp.where(largest > 0, largest, 1.0)
         lengths = units
         units = jax.tree.map(lambda unit: jnp.minimum(unit, EXPLICIT_STEP / largest), units)
-        return cls(units, lengths, jnp.zeros((), largest.dtype), None, steps)
+        return units, lengths, jnp.zeros((), largest.dtype), None
 
     def refreshed(self, model: Model, theta: PyTree, particles: PyTree) -> Surrogate:
         """Measured again when it is due, and one step older."""
         if self.held:
             return self
         turn = self.steps // REFRESH_AFTER
-        due = (self.steps % REFRESH_AFTER == 0) & (turn & (turn - 1) == 0) & (self.steps > 0)
+        whole = (self.steps % REFRESH_AFTER == 0) & (self.steps > 0)
+        due = whole & (turn & (turn - 1) == 0)
+        between = whole & ~due & self._is_stale(model, theta) & (self.between < MOST_BETWEEN)
 
         def again() -> Surrogate:
             return Surrogate.measured(model, theta, particles, self.steps)
 
-        fresh = jax.lax.cond(due, again, lambda: self)
-        return eqx.tree_at(lambda s: s.steps, fresh, self.steps + 1)
+        fresh = jax.lax.cond(due | between, again, lambda: self)
+        return eqx.tree_at(
+            lambda s: (s.steps, s.between),
+            fresh,
+            (self.steps + 1, self.between + between.astype(jnp.int32)),
+        )
+
+    def _is_stale(self, model: Model, theta: PyTree) -> Bool[Array, ""]:
+        """Whether theta's own part in the likelihood is no longer what it was."""
+        stale = jnp.zeros((), bool)
+        longest = _likelihoods_own(model, longest_moves(model, theta))
+        now = _likelihoods_own(model, theta)
+        for new, old, most in zip(now, self.theta, longest, strict=True):
+            stale |= jnp.any(jnp.abs(new - old) > THETA_MOVED * most)
+        return stale
 
     def scale(self, model: Model, theta: PyTree, particles: PyTree) -> PyTree:
         """The metric now: since it was measured, theta may have changed the prior's length."""
@@ -185,6 +208,16 @@ class Surrogate(eqx.Module):
         share = _langevin(self.eigenvalues * steps / 2)
         moved = ((apart @ self.rotation) * share[None]) @ self.rotation.T
         return _trees.add(points, jax.vmap(ravel_pytree(one)[1])(moved * root))
+
+
+def _likelihoods_own(model: Model, theta: PyTree) -> list[Array]:
+    """The leaves of theta that no term uses: noise levels, say."""
+    touched = [path for path, _ in model.nonsmooth.reach() if path is not None]
+    return [
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(theta)
+        if not any(_trees.overlap(_trees.path_keys(path), other) for other in touched)
+    ]
 
 
 def _langevin(t: Array) -> Array:

@@ -21,6 +21,7 @@ from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import joined
+from pipla.fitting.doubts import doubts_of, uneven
 from pipla.fitting.observer import Observer
 from pipla.fitting.pairs import Both
 from pipla.fitting.record import Record, Standing
@@ -254,9 +255,9 @@ def fit_of(
     rounding = rounded(model, particles, jax.tree.map(np.square, x_sd))
     converged = converged and rounding is None
     step_size = float(given("step_size", algorithm.numbers()["step_size"]))
-    doubts = _doubts(
-        estimate, names, artefacts, converged, status, message, _uneven(x_sd, step_size)
-    )
+    unclear = bool(artefacts) or not np.all(np.isfinite(estimate.stderr))
+    apart = uneven(model, history.carry.state.theta[1], x, x_sd, step_size) if unclear else ""
+    doubts = doubts_of(estimate, names, artefacts, converged, status, message, apart)
     doubts = doubts if rounding is None else (rounding, *doubts)
     trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
@@ -322,62 +323,3 @@ def _parameters(
 
     middle, first, second = at(theta), at(low), at(high)
     return {name: (middle[name], *sorted((first[name], second[name]))) for name in middle}
-
-
-def _uneven(x_sd: PyTree, step_size: float) -> str:
-    r"""What to say where the step is too long for some elements of a leaf of x.
-
-    The prox of half the smaller step moves an element by $\gamma/4$ lengths of the prior, and no
-    sd is larger than one. Where the smallest sd is below that part of the largest one, the step
-    moves an element by more than its sd, which a noise level takes for noise.
-    """
-    for path, leaf in jax.tree_util.tree_leaves_with_path(x_sd):
-        known = leaf[leaf > 0]
-        ratio = float(np.max(known) / np.min(known)) if known.size else 1.0
-        if ratio > 4 / step_size:
-            return (
-                f"{_checks.where('x', path)}: the data determine some elements {ratio:.0f} times "
-                "more closely than others, and the step is too long for these, so that theta may "
-                "follow the step although the data determine it. If they belong to features in "
-                "different units, divide each feature by its standard deviation"
-            )
-    return ""
-
-
-def _doubts(
-    estimate: Estimate,
-    names: list[str],
-    artefacts: tuple[str, ...],
-    converged: bool,
-    status: Status,
-    message: str,
-    uneven: str,
-) -> tuple[str, ...]:
-    found = []
-    if artefacts:
-        found.append(
-            f"{', '.join(artefacts)}: decided by the step size, not by the data: half the step "
-            "changes it as much as the whole one did. The likelihood seems to have no maximum "
-            "there (it rises as a noise level goes to 0, for instance). Fix it at a value that is "
-            "known or estimated by other means"
-        )
-    flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
-    if flat and status is not Status.NONFINITE:  # else nothing is known
-        found.append(
-            f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
-            "that it has no standard error. Where a scale has gone towards 0, or a strength "
-            "upwards, the data show nothing of its x; fix it, or simplify the model"
-        )
-    if uneven and (artefacts or flat) and status is not Status.NONFINITE:
-        found.append(uneven)
-    if not converged:
-        if status is Status.NONFINITE:
-            found.append(
-                "theta or a particle became non-finite, also with first steps that were shorter; "
-                "start nearer to the answer, and look for a log or a division by zero in smooth"
-            )
-        elif estimate.open_points:
-            found.append("not converged: " + "; ".join(estimate.open_points))
-        else:
-            found.append(f"not converged: {message}")
-    return tuple(found)

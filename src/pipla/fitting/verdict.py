@@ -31,6 +31,12 @@ MEAN_ERROR = 0.03
 SD_ERROR = 0.014
 #: The largest split R-hat among the elements of x that are watched.
 LARGEST_RHAT = 1.05
+#: The most that extrapolation may change a posterior mean (in sds) and a posterior sd (relative):
+#: half of the accuracy that is wanted, because the order of the bias is only roughly known.
+MEAN_BIAS, SD_BIAS = 0.05, 0.025
+BIASED = ("a posterior mean by {0:.2g} sds", "a posterior sd by {0:.1%}")
+#: The fewest looks from which errors of x are estimated.
+FEWEST_LOOKS = 12
 #: Where theta has no standard error, its tolerance is this part of its longest move.
 FALLBACK = 0.02
 
@@ -50,6 +56,7 @@ class Estimate(NamedTuple):
     settled: bool = True  # nothing of it is about theta
     hopeless: bool = False  # the data do not determine theta, and more steps will not help
     drift: Float[np.ndarray, " k"] | float = 0.0  # between two halves, of what still moves
+    x_bias: str = ""  # what of x the step changes too much
 
     @property
     def stderr(self) -> Float[np.ndarray, " k"]:
@@ -99,22 +106,34 @@ def answer_for_x(observer: Observer, burn_in: int, order: float, mixed: bool) ->
     low, high = np.quantile(samples.reshape(-1, samples.shape[-1]), [0.05, 0.95], axis=0)
     if not mixed:
         low, high = np.full_like(low, np.nan), np.full_like(high, np.nan)
-    series = observer.particle_means(burn_in)
-    if len(series) < 12:
+    if len(observer.particle_means(burn_in)) < FEWEST_LOOKS:
         return XAnswer(mean, sd, low, high)
     watched = observer.watched
     shift, stretch = np.zeros_like(mean), np.ones_like(sd)
-    (first, second), scale = np.moveaxis(series, 0, 2), np.where(sd > 0, sd, 1.0)[watched]
-    difference = first[1] - first[0]  # of the means over particles, at every look
-    shift[watched] = _significant(difference) / (2**order - 1)
-    # The relative difference of sds, linearised: the difference of squares about the mean.
-    squares = second - 2 * mean[watched] * first
-    spread = (squares[1] - squares[0]) / (2 * scale**2)
-    stretch[watched] = 1 + np.clip(_significant(spread) / (2**order - 1), -0.3, 0.3)
+    shifts, stretches = _x_biases(observer, burn_in, order)
+    shift[watched] = shifts * sd[watched]
+    stretch[watched] = 1 + np.clip(stretches, -0.3, 0.3)
     moved = mean + shift
     return XAnswer(
         moved, sd * stretch, moved + (low - mean) * stretch, moved + (high - mean) * stretch
     )
+
+
+def _x_biases(
+    observer: Observer, burn_in: int, order: float
+) -> tuple[Float[np.ndarray, " w"], Float[np.ndarray, " w"]]:
+    """What extrapolation adds to posterior means, in sds, and to sds, relative to them."""
+    moments, watched = observer.moments(burn_in), observer.watched
+    mean = moments.mean[1][watched]
+    sd = np.sqrt(moments.squares[1] / moments.number)[watched]
+    scale = np.where(sd > 0, sd, 1.0)
+    first, second = np.moveaxis(observer.particle_means(burn_in), 0, 2)
+    shift = _significant(first[1] - first[0]) / scale  # of the means over particles, at every look
+    # The relative difference of sds, linearised: the difference of squares about the mean.
+    squares = second - 2 * mean * first
+    stretch = _significant((squares[1] - squares[0]) / (2 * scale**2))
+    weight = 1 / (2**order - 1)
+    return weight * np.where(sd > 0, shift, 0), weight * np.where(sd > 0, stretch, 0)
 
 
 def _significant(series: Float[np.ndarray, "t w"]) -> Float[np.ndarray, " w"]:
@@ -174,6 +193,14 @@ def judge(
     for value, limit, words in zip(x_errors, limits, what, strict=True):
         if not value <= limit:
             points.append(f"the largest {words} is {value:.3g}, above {limit:g}")
+    x_bias = ""
+    if x_errors[2] <= LARGEST_RHAT:
+        found = _x_biases(observer, burn_in, order)
+        for values, limit, words in zip(found, (MEAN_BIAS, SD_BIAS), BIASED, strict=True):
+            if (worst := float(np.max(np.abs(values)))) > limit:
+                x_bias = words.format(worst)
+        if x_bias:
+            points.append(f"the bias of the step is too large for x: it changes {x_bias}")
     return Estimate(
         burn_in,
         order,
@@ -187,13 +214,14 @@ def judge(
         settled,
         bool(wanders) or (bool(flat) and not points),
         np.where(moving, drift, 0.0),
+        x_bias,
     )
 
 
 def _x_errors(observer: Observer, burn_in: int) -> tuple[float, float, float]:
     """Worst errors over the watched elements that vary."""
     series = observer.particle_means(burn_in)
-    if len(series) < 12:  # looks
+    if len(series) < FEWEST_LOOKS:
         return float("inf"), float("inf"), float("inf")
     first, second = series[:, 0, 1], series[:, 1, 1]  # mean and mean square of the fine run
     mean = first.mean(axis=0)

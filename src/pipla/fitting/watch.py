@@ -124,6 +124,10 @@ class Watch(Every):
             self.step_too_long, self.why = True, doubt
             self._bias, self._claim = estimate.bias, estimate.theta
             return self.why
+        if estimate.x_bias and estimate.settled and self.may_halve and time_left:
+            self.step_too_long, self._bias = True, estimate.bias
+            self.why = f"it changes {estimate.x_bias}, too much to be extrapolated"
+            return self.why
         if not estimate.open_points and not doubt:
             self.converged = True
             return "theta and x are known well enough"

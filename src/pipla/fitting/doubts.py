@@ -1,0 +1,101 @@
+"""What a fit says against its own answer."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
+
+from pipla import _checks, _trees
+from pipla.algorithms.surrogate import LARGEST_MATRIX
+from pipla.engine.result import Status
+from pipla.fitting.verdict import Estimate
+from pipla.models.model import Model, x_block
+
+
+def uneven(model: Model, theta: PyTree, x: PyTree, x_sd: PyTree, step_size: float) -> str:
+    r"""What the step is too long for: some elements of a leaf of x. Nothing where it is not.
+
+    The prox of half the smaller step moves an element by $\gamma/4$ lengths of the prior, and no
+    sd is larger than one. Where the smallest sd is below that part of the largest one, the step
+    moves an element by more than its sd, which a noise level takes for noise. Once it has done so
+    all sds are large, but the likelihood's curvatures, whose roots they are the inverse of, are as
+    far apart as ever.
+    """
+    curvatures = _curvatures(model, theta, x)
+    for (path, sd), curvature in zip(
+        jax.tree_util.tree_leaves_with_path(x_sd), jax.tree.leaves(curvatures), strict=True
+    ):
+        ratio = max(_ratio(sd), np.sqrt(_ratio(curvature)))
+        if ratio > 4 / step_size:
+            return (
+                f"the data determine some elements of {_checks.where('x', path)} {ratio:.2g} times "
+                "more closely than others, and the step is too long for these. If they belong to "
+                "features in different units, divide each feature by its standard deviation"
+            )
+    return ""
+
+
+def _curvatures(model: Model, theta: PyTree, x: PyTree) -> PyTree:
+    """The diagonal of the likelihood's Hessian; ones where x is too large for a matrix."""
+    if _trees.size(x) > LARGEST_MATRIX:
+        return jax.tree.map(np.ones_like, x)
+    flat, unravel = ravel_pytree(x)
+    times = x_block(model, theta, x, _trees.ones_per_leaf(x))
+
+    def element(row: Array) -> Array:
+        return jnp.vdot(row, ravel_pytree(times(unravel(row)))[0])
+
+    return unravel(jax.lax.map(element, jnp.eye(flat.size, dtype=flat.dtype)))
+
+
+def _ratio(values: Array) -> float:
+    """The largest divided by the smallest that is not 0."""
+    known = np.asarray(values, np.float64)
+    known = known[known > 0]
+    return float(np.max(known) / np.min(known)) if known.size else 1.0
+
+
+def doubts_of(
+    estimate: Estimate,
+    names: list[str],
+    artefacts: tuple[str, ...],
+    converged: bool,
+    status: Status,
+    message: str,
+    apart: str,
+) -> tuple[str, ...]:
+    """The warnings of a fit; `apart` is what `uneven` says."""
+    found = []
+    # Where values became non-finite, nothing is known.
+    flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
+    flat = flat if status is not Status.NONFINITE else []
+    if apart and (artefacts or flat):
+        which = ", ".join(name for name in names if name in artefacts or name in flat)
+        found.append(f"{which}: not found, although the data may well determine it: {apart}")
+    elif artefacts:
+        found.append(
+            f"{', '.join(artefacts)}: decided by the step size, not by the data: half the step "
+            "changes it as much as the whole one did. The likelihood seems to have no maximum "
+            "there (it rises as a noise level goes to 0, for instance). Fix it at a value that is "
+            "known or estimated by other means"
+        )
+    if flat and not apart:
+        found.append(
+            f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
+            "that it has no standard error. Where a scale has gone towards 0, or a strength "
+            "upwards, the data show nothing of its x; fix it, or simplify the model"
+        )
+    if not converged:
+        if status is Status.NONFINITE:
+            found.append(
+                "theta or a particle became non-finite, also with first steps that were shorter; "
+                "start nearer to the answer, and look for a log or a division by zero in smooth"
+            )
+        elif estimate.open_points:
+            found.append("not converged: " + "; ".join(estimate.open_points))
+        else:
+            found.append(f"not converged: {message}")
+    return tuple(found)
