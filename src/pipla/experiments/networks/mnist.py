@@ -215,7 +215,7 @@ CAPTION = (
 )
 
 PRESETS = {
-    "quick": NetworkPreset(1, 10, 300, 150, all_rows=False),
+    "quick": NetworkPreset(1, 10, 300, 150, 2000, all_rows=False),
     "paper": NetworkPreset(5),
     "tiny": NetworkPreset(1, 2, 4, 4, 6, 2, 4, 60, 3, source="sklearn"),
 }
