@@ -145,9 +145,7 @@ def _optimizer(num_steps: int) -> Any:
 
     def falling(first: float, share: float, until: float = math.inf) -> Any:
         after, last = max(share * num_steps, 1.0), until * num_steps
-        return scale_by_learning_rate(
-            lambda n: first / (1 + jnp.minimum(n, last) / after) ** 0.75
-        )
+        return scale_by_learning_rate(lambda n: first / (1 + jnp.minimum(n, last) / after) ** 0.75)
 
     def kind(theta: PyTree) -> PyTree:
         names = jax.tree.map(lambda _: "scales", theta)
