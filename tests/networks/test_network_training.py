@@ -224,7 +224,9 @@ def test_a_scale_that_has_not_settled_is_warned_of(linear):
 
 def test_what_becomes_non_finite_is_a_status_and_a_warning():
     network = networks.model(Tiny(), *tiny_data(), loss=lambda score, label: jnp.sqrt(1.0 - score))
-    with pytest.warns(pipla.ConvergenceWarning, match="non-finite"):
+    with pytest.warns(
+        pipla.ConvergenceWarning, match="non-finite at step .* standardise the features"
+    ):
         broken = networks.train(network, num_steps=100, key=KEY)
     assert broken.status is pipla.Status.NONFINITE
     assert np.all(np.isfinite(broken.particles["layer"]))

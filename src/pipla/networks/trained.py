@@ -239,7 +239,12 @@ def _thinned(draws: np.ndarray) -> np.ndarray:
 def _doubts(network: NetworkModel, result: Result) -> tuple[str, ...]:
     """What speaks against a trained network, one sentence each."""
     if result.status is Status.NONFINITE:
-        return (result.message, *_overfit(network))
+        broken = (
+            f"theta or a weight became non-finite at step {result.num_steps + 1}, and the state "
+            "before it is kept: look for a log or a division by zero in the module or the loss, "
+            "standardise the features, and start the scales where `networks.model` does"
+        )
+        return (broken, *_overfit(network))
     return (*_settling.doubts(result.theta_trace, result.burn_in), *_overfit(network))
 
 
