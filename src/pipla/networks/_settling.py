@@ -16,8 +16,8 @@ from pipla.engine.diagnostics import monte_carlo_error, still_moving
 from pipla.engine.hooks import Every, View
 
 #: The Monte-Carlo error of each logarithm at which a run is long enough: twice that of $\alpha$ is
-#: 8 % of the scale $e^{2\alpha}$.
-TOLERANCE = 0.02
+#: 10 % of the scale $e^{2\alpha}$.
+TOLERANCE = 0.025
 #: How far the logarithm of a scale may be from one half of the settled steps to the other: as it
 #: wanders, and if it moves steadily (the correlation with time).
 WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95

@@ -58,7 +58,7 @@ def train(
     with a step of its own for every layer that follows the curvature. The scales move by Adam with
     falling steps and, in turn, towards the closed form of the centred model; the noise of a
     regression and everything else in the network by Adam. The scales wander with the particles;
-    the run lasts until their averages are known to a Monte-Carlo error of .02. They have a weak
+    the run lasts until their averages are known to a Monte-Carlo error of .025. They have a weak
     prior, normal with standard deviation 1 in $\\alpha$ around that of the fan-in, for what the
     data leave open.
 
