@@ -95,11 +95,11 @@ def seen_after(step, trace):
 
 
 def test_a_run_lasts_until_its_scales_are_known():
-    """An sd of .1 needs 19 (.1/.0125)² = 1216 steps after burn-in, which is 1000: about 2250."""
-    trace, stop = wandering(10_000, 0.1), _settling.Settled(2000)
+    """An sd of .2 needs 19 (.2/.025)² = 1216 steps after burn-in, which is 1000: about 2250."""
+    trace, stop = wandering(10_000, 0.2), _settling.Settled(2000)
     ended = next(step for step in range(500, 10_001, 500) if stop(seen_after(step, trace)))
     assert ended in (2000, 2500, 3000)
-    assert "Monte-Carlo error of 0.01" in stop.reason
+    assert "Monte-Carlo error of 0.02" in stop.reason
     assert stop(seen_after(1900, 0 * trace)) is None  # before the least number of steps
     assert stop(seen_after(2100, 0 * trace)) is None  # not one of its steps
 
@@ -112,6 +112,9 @@ def test_a_run_does_not_end_while_a_scale_moves():
     assert _settling.doubts({"scales": {"w": still}}, 1000) == ()
     (said,) = _settling.doubts({"scales": {"w": moving}}, 1000)
     assert said.startswith("the scale of 'w' was still moving")
+    short = np.linspace(0, 0.3, 20)  # too short for chance to be judged
+    assert len(_settling.doubts({"scales": {"w": short}}, 0)) == 1
+    assert _settling.doubts({"scales": {"w": 0.1 * short}}, 0) == ()
 
 
 def test_a_run_of_its_own_length_says_why_it_ended(linear):

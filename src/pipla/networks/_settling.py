@@ -21,6 +21,8 @@ TOLERANCE = 0.025
 #: How far the logarithm of a scale may be from one half of the settled steps to the other: as it
 #: wanders, and if it moves steadily (the correlation with time).
 WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95
+#: The length of a series below which `still_moving` does not judge it.
+SHORT = 24
 #: The share of a long run that averages leave out.
 LEFT_OUT = 0.25
 
@@ -42,8 +44,11 @@ def unsettled(trace: np.ndarray) -> bool:
     """Whether a series moves, by more than matters.
 
     The scales of two layers may wander together for long without any effect on predictions, which
-    the Monte-Carlo error says; what moves steadily is on its way.
+    the Monte-Carlo error says; what moves steadily is on its way. Of a series too short for chance
+    to be judged, the ends are compared.
     """
+    if len(trace) < SHORT:
+        return bool(abs(trace[-1] - trace[0]) > WANDERS)
     if not still_moving(trace, 100 * DRIFTS):  # it ignores a hundredth of that
         return False
     middle = len(trace) // 2
