@@ -23,7 +23,7 @@ TOLERANCE = 0.025
 WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95
 #: The length of a series below which `still_moving` does not judge it.
 SHORT = 24
-#: The share of a long run that averages leave out.
+#: The share of a run whose length is left to it that averages leave out.
 LEFT_OUT = 0.25
 
 
@@ -35,9 +35,9 @@ def traces_of(theta_trace: PyTree) -> dict[str, np.ndarray]:
     return {name: np.asarray(trace, np.float64) for name, trace in named.items()}
 
 
-def burn_in(step: int, least: int) -> int:
-    """The steps that the averages of a run of at least `least` steps leave out."""
-    return max(least // 2, int(LEFT_OUT * step))
+def burn_in(step: int) -> int:
+    """The steps that averages leave out, in a run whose length is left to it."""
+    return int(LEFT_OUT * step)
 
 
 def unsettled(trace: np.ndarray) -> bool:
@@ -60,20 +60,20 @@ class Settled(Every):
     """Stop once every scale, and the noise, has settled and is known well enough.
 
     Arguments:
-        least: the number of steps before the first look; there is one after each quarter as many.
+        least: the number of steps before the first look; there is one after each eighth as many.
 
     Afterwards `reason` says why it stopped the run; `None` if it did not.
     """
 
     def __init__(self, least: int) -> None:
-        super().__init__(max(1, least // 4))
+        super().__init__(max(1, least // 8))
         self.least = least
         self.reason: str | None = None
 
     def __call__(self, view: View) -> str | None:
         if not self.is_due(view) or view.step < self.least:
             return None
-        first = burn_in(view.step, self.least)
+        first = burn_in(view.step)
         settled = [trace[first:] for trace in traces_of(view.theta_trace).values()]
         error = max(float(monte_carlo_error(trace)) for trace in settled)
         if not error <= TOLERANCE or any(map(unsettled, settled)):

@@ -28,8 +28,8 @@ from pipla.networks._settling import Settled, burn_in
 from pipla.networks.modelling import NetworkModel
 from pipla.networks.trained import MOST_DRAWS, TrainedNetwork
 
-#: The least steps on all observations, and how many times as many a run may make.
-STEPS, LONGEST = 2000, 5
+#: The least and the most steps of a run whose length is left to it, on all observations.
+LEAST, MOST = 4000, 10_000
 #: The first step of Adam and the share $n_0$ of the steps after which it falls, as
 #: $(1 + n/n_0)^{-3/4}$: for the scales and the noise, which are logarithms, and for the network.
 SCALE_RATE, NETWORK_RATE = (0.05, 0.05), (0.01, 0.25)
@@ -66,9 +66,9 @@ def train(
         network: made by `pipla.networks.model`. It starts at `network.theta`.
         num_particles: an even number. What is not latent in the network is fitted to the particles
             there are: with thousands of such numbers, two particles are too few.
-        num_steps: exactly so many, the averages being over the second half. By default 2000, and
-            up to five times as many until scales and noise are known; more with batches, so that
-            all observations are seen as often as in 500 steps at least.
+        num_steps: exactly so many, the averages being over the second half. By default from
+            4000 to 10 000, until scales and noise are known, the averages leaving out a quarter;
+            more with batches, so that all observations are seen as often as in 1000 steps at least.
         batch_size: the number of observations per step; by default all. The noise of batches adds
             to that of the sampler, and steps are made as much shorter: batches save memory and
             time per step rather than work.
@@ -94,13 +94,13 @@ def train(
         batch_size = None if batch_size == rows else batch_size
     stop = None
     if num_steps is None:
-        least = STEPS if batch_size is None else max(STEPS, 500 * rows // batch_size)
-        most, stop = LONGEST * least, Settled(least)
+        least = LEAST if batch_size is None else max(LEAST, 1000 * rows // batch_size)
+        most, stop, pace = MOST * least // LEAST, Settled(least), least // 2
     else:
-        most = least = _checks.integer("num_steps", num_steps, least=2)
+        most = least = pace = _checks.integer("num_steps", num_steps, least=2)
     for_start, for_run = jax.random.split(key)
     particles = network.particles(num_particles, for_start)
-    every = _draws_every(least, most, particles)
+    every = _draws_every(pace, most, particles)
     form = network.noncentred
     # Adam mixes integers and floats, which "strict" would refuse.
     with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
@@ -108,11 +108,11 @@ def train(
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
             form.model,
-            rule(network, num_steps=least, batch_size=batch_size),
+            rule(network, num_steps=pace, batch_size=batch_size),
             theta=network.theta,
             particles=form.start(network.theta, particles),
             num_steps=most,
-            burn_in=least // 2,
+            burn_in=pace // 2,
             key=for_run,
             save=Save(moments_every=None, particles_every=every, quantity=form.back),
             callbacks=callbacks if stop is None else (*callbacks, stop),
@@ -160,7 +160,7 @@ def _optimizer(num_steps: int) -> Any:
 
 def _ended(result: Result, stop: Settled) -> Result:
     """A run whose length was left to it: its averages leave out a part of what it became."""
-    first = burn_in(result.num_steps, stop.least)
+    first = burn_in(result.num_steps)
     result = dataclasses.replace(result, burn_in=min(first, max(result.num_steps - 1, 0)))
     if stop.reason is None or result.status is not Status.STOPPED:
         return result
@@ -168,9 +168,9 @@ def _ended(result: Result, stop: Settled) -> Result:
     return dataclasses.replace(result, status=Status.COMPLETED, message=message)
 
 
-def _draws_every(least: int, most: int, particles: PyTree) -> int:
-    """The steps between kept particles: some twenty after burn-in, less if they are large."""
+def _draws_every(pace: int, most: int, particles: PyTree) -> int:
+    """The steps between kept particles: twenty in half of `pace`, less if they are large."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(particles))
-    after = least - least // 2
+    after = pace - pace // 2
     number = int(np.clip(LARGEST_DRAWS * after // (most * size), 1, MOST_DRAWS))
     return max(1, after // number)
