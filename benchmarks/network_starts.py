@@ -42,6 +42,7 @@ def main() -> None:
     done = {(line["split"], line["start"]) for line in lines}
     began = time.perf_counter()
     wanted = [(split, start) for split in range(splits) for start in STARTS]
+    wanted.sort(key=lambda each: each[1] == STARTS[1])  # the outer starts of all splits first
     for split, start in (*wanted, *((split, None) for split in range(splits))):
         if (split, start) in done or time.perf_counter() - began > 60 * minutes:
             continue
@@ -88,7 +89,7 @@ def quality(weights: measures.Weights, images: Classification) -> tuple[float, f
 
 def show(lines: list[dict[str, Any]]) -> None:
     """Alpha by split and start, and means of the rest."""
-    laplace = [line for line in lines if line["start"] is not None]
+    laplace = sorted((x for x in lines if x["start"] is not None), key=lambda x: -x["start"])
     for split in sorted({line["split"] for line in laplace}):
         same = [line for line in laplace if line["split"] == split]
         alphas = [line["scale alpha"] for line in same]
