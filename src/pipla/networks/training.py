@@ -29,7 +29,7 @@ from pipla.networks.modelling import NetworkModel
 from pipla.networks.trained import MOST_DRAWS, TrainedNetwork
 
 #: The least and the most steps of a run whose length is left to it, on all observations.
-LEAST, MOST = 4000, 10_000
+LEAST, MOST = 4000, 8000
 #: The first step of Adam and the share $n_0$ of the steps after which it falls, as
 #: $(1 + n/n_0)^{-3/4}$: for the scales and the noise, which are logarithms, and for the network.
 SCALE_RATE, NETWORK_RATE = (0.05, 0.05), (0.01, 0.25)
@@ -67,7 +67,7 @@ def train(
         num_particles: an even number. What is not latent in the network is fitted to the particles
             there are: with thousands of such numbers, two particles are too few.
         num_steps: exactly so many, the averages being over the second half. By default from
-            4000 to 10 000, until scales and noise are known, the averages leaving out a quarter;
+            4000 to 8000, until scales and noise are known, the averages leaving out a quarter;
             more with batches, so that all observations are seen as often as in 1000 steps at least.
         batch_size: the number of observations per step; by default all. The noise of batches adds
             to that of the sampler, and steps are made as much shorter: batches save memory and
