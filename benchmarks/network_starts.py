@@ -6,7 +6,8 @@ The network of `bnn-mnist` with the library's own rule, on five splits of MNIST'
 alpha = -1, -2 and -3 with a Laplace prior, and once with a group prior per unit. The three starts
 of a split share their random numbers, so that the start is all that differs; the Monte-Carlo error
 says what other random numbers would change. Then 90 % of the weights of the first layer are set to
-0 in every draw, and hidden units are removed as in `bnn-pruning`.
+0 in every draw, those of the smallest magnitude, or of the smallest magnitude times the norm of the
+weights that leave their unit (path); and hidden units are removed as in `bnn-pruning`.
 
 One line is added to the file for each run, and runs that are in it are not made again: call it
 until all are there. `minutes` is the time after which no further run begins; one takes a minute or
@@ -64,6 +65,8 @@ def one(split: int, start: float | None) -> dict[str, Any]:
     found = {name: value for name, value in measured(trained, images).items() if value is not None}
     few = {name: layer[:: max(1, len(layer) // DRAWS)] for name, layer in trained.weights.items()}
     thresholds = {"w": float(np.quantile(np.abs(few["w"]), REMOVED)), "v": 0.0}
+    paths = np.abs(few["w"]) * np.linalg.norm(few["v"], axis=2)[:, None, :]
+    kept = paths >= np.quantile(paths, REMOVED)
     by_units = [quality(pruning.without_units(few, share), images)[0] for share in pruning.UNITS]
     dear = np.flatnonzero(np.array(by_units) > by_units[0] + pruning.FREE)
     return {
@@ -75,6 +78,7 @@ def one(split: int, start: float | None) -> dict[str, Any]:
         "says": trained.says,
         "whole": quality(few, images),
         "pruned": quality(measures.prune(few, thresholds).weights, images),
+        "pruned by path": quality(few | {"w": few["w"] * kept}, images),
         "free_units": 100 * pruning.UNITS[(dear[0] if len(dear) else len(pruning.UNITS)) - 1],
     } | found
 
@@ -106,12 +110,14 @@ def show(lines: list[dict[str, Any]]) -> None:
         for what in ("error_large", "lppd_large", "calibration", "free_units", "cpu_seconds"):
             values = np.array([line[what] for line in some])
             print(f"  {what:12} {values.mean():.4g}, from {values.min():.4g} to {values.max():.4g}")
-        whole, pruned = (np.array([line[what] for line in some]) for what in ("whole", "pruned"))
-        print(
-            f"  90 % of w removed: error {whole[:, 0].mean():.2f} to {pruned[:, 0].mean():.2f} % "
-            f"(at most {(pruned - whole)[:, 0].max():+.2f}), LPPD {whole[:, 1].mean():.4f} to "
-            f"{pruned[:, 1].mean():.4f}"
-        )
+        for what in ("pruned", "pruned by path"):
+            found = [(line["whole"], line[what]) for line in some if what in line]
+            before, after = np.array(found).reshape(-1, 2, 2).swapaxes(0, 1)
+            print(
+                f"  90 % of w {what}: error {before[:, 0].mean():.2f} to {after[:, 0].mean():.2f} "
+                f"% (at most {(after - before)[:, 0].max():+.2f}), LPPD {before[:, 1].mean():.4f} "
+                f"to {after[:, 1].mean():.4f}"
+            )
         print(f"  unreliable: {sum('unreliable' in line['says'] for line in some)}")
 
 
