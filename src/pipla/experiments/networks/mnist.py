@@ -83,7 +83,7 @@ def rows() -> list[NetworkEntry]:
     }
     learned = [
         NetworkEntry(
-            *("train", "exact", "recommended", recommended(prior)), detail=detail, seconds=60.0
+            *("train", "exact", "recommended", recommended(prior)), detail=detail, seconds=100.0
         )
         for detail, prior in priors.items()
     ]
