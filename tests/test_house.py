@@ -304,3 +304,13 @@ def test_text_from_outside_is_escaped_in_a_page(tmp_path):
     assert "<script>alert" not in text
     assert "&lt;script&gt;" in text
     assert "0.1235" in text
+
+
+def test_only_numbers_keep_a_table_wide(tmp_path):
+    """Headings and names wrap: nine columns fit a page of 1280 pixels, and numbers stay whole."""
+    table = Table(("method", "error, large set"), [("a long name of a row", "3.57 ± 0.36")])
+    text = write_page(tmp_path / "page.html", "t", "l", [Section("s", [table])]).read_text("utf-8")
+    rules = re.findall(r"([^{}\n]+)\{([^}]*)\}", text)
+    whole = [selector for selector, rule in rules if "white-space:nowrap" in rule]
+    assert whole == ["td"]
+    assert any(s == "td:first-child" and "white-space:normal" in rule for s, rule in rules)

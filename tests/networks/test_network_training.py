@@ -1,6 +1,7 @@
 """Training: scales, noise and weights against quadrature and closed forms; what it warns of."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -11,6 +12,8 @@ from scipy import optimize
 
 import pipla
 from pipla import networks
+from pipla.networks import _settling
+from pipla.networks.trained import _thinned
 
 KEY = jax.random.key(0)
 
@@ -73,6 +76,68 @@ def test_the_scale_of_a_tiny_network_is_that_of_quadrature():
     ]
     assert found == pytest.approx([truth, truth], abs=0.07)
     assert found[0] == pytest.approx(found[1], abs=0.01)
+
+
+# How long a run lasts. #
+
+
+def wandering(num, sd, seed=0):
+    """A stationary series with a correlation time of 19 steps."""
+    rng = np.random.default_rng(seed)
+    noise, values = rng.standard_normal(num + 200), np.zeros(num + 200)
+    for i in range(1, len(values)):
+        values[i] = 0.9 * values[i - 1] + np.sqrt(1 - 0.81) * noise[i]
+    return sd * values[200:]
+
+
+def seen_after(step, trace):
+    return SimpleNamespace(step=step, num_steps=10_000, theta_trace={"scales": {"w": trace[:step]}})
+
+
+def test_a_run_lasts_until_its_scales_are_known():
+    """An sd of .2 needs 19 (.2/.025)² = 1216 steps after burn-in, 1621 in all."""
+    trace, stop = wandering(10_000, 0.2), _settling.Settled(800)
+    ended = next(step for step in range(100, 10_001, 100) if stop(seen_after(step, trace)))
+    assert 1000 < ended < 3300  # the error is itself an estimate, and rather too large
+    assert "Monte-Carlo error of 0.02" in stop.reason
+    assert stop(seen_after(700, 0 * trace)) is None  # before the least number of steps
+    assert stop(seen_after(850, 0 * trace)) is None  # not one of its steps
+
+
+def test_a_run_does_not_end_while_a_scale_moves():
+    still = wandering(4000, 0.001)
+    moving = still + np.linspace(0, 0.4, 4000)
+    assert _settling.Settled(2000)(seen_after(4000, moving)) is None
+    assert _settling.Settled(2000)(seen_after(4000, still)) is not None
+    assert _settling.doubts({"scales": {"w": still}}, 1000) == ()
+    (said,) = _settling.doubts({"scales": {"w": moving}}, 1000)
+    assert said.startswith("the scale of 'w' was still moving")
+    short = np.linspace(0, 0.3, 20)  # too short for chance to be judged
+    assert len(_settling.doubts({"scales": {"w": short}}, 0)) == 1
+    assert _settling.doubts({"scales": {"w": 0.1 * short}}, 0) == ()
+
+
+def test_a_run_of_its_own_length_says_why_it_ended(linear):
+    """The scale of the linear network wanders so little that the least number will do."""
+    _, _, trained = linear
+    left = networks.train(trained.network, key=KEY)
+    assert left.status is pipla.Status.COMPLETED
+    assert (left.result.num_steps, left.result.burn_in) == (4000, 1000)
+    assert "are known to a Monte-Carlo error of" in left.result.message
+    assert left.scales_stderr["weight"] <= _settling.TOLERANCE
+    assert left.particles["weight"].shape == (200, 1, 30)
+    stopped = networks.train(trained.network, key=KEY, callbacks=[lambda view: "enough"])
+    assert stopped.status is pipla.Status.STOPPED
+
+
+def test_draws_of_a_long_run_are_thinned():
+    draws = np.arange(75.0)
+    found = _thinned(draws)
+    assert len(found) == 20
+    assert found[-1] == 74
+    assert set(np.diff(found)) <= {3.0, 4.0}
+    assert _thinned(draws[:20]) is not found
+    np.testing.assert_array_equal(_thinned(draws[:20]), draws[:20])
 
 
 COEFFICIENTS = 0.5 * np.random.default_rng(7).standard_normal(30)
@@ -162,7 +227,9 @@ def test_a_scale_that_has_not_settled_is_warned_of(linear):
 
 def test_what_becomes_non_finite_is_a_status_and_a_warning():
     network = networks.model(Tiny(), *tiny_data(), loss=lambda score, label: jnp.sqrt(1.0 - score))
-    with pytest.warns(pipla.ConvergenceWarning, match="non-finite"):
+    with pytest.warns(
+        pipla.ConvergenceWarning, match="non-finite at step .* standardise the features"
+    ):
         broken = networks.train(network, num_steps=100, key=KEY)
     assert broken.status is pipla.Status.NONFINITE
     assert np.all(np.isfinite(broken.particles["layer"]))

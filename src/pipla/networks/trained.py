@@ -15,19 +15,17 @@ from jaxtyping import PyTree
 
 from pipla import _trees
 from pipla._intervals import mixture_quantile, tails_of
-from pipla.engine.diagnostics import still_moving
 from pipla.engine.result import Result, Status
 from pipla.engine.run import in_structure_of
-from pipla.networks import files
+from pipla.networks import _settling, files
 from pipla.networks._families import Numbers
 from pipla.networks._layers import Layer
 from pipla.networks.modelling import NetworkModel
 from pipla.networks.pruning import Average, Criterion, PrunedNetwork, pruned
 from pipla.report.numbers import aligned, paragraph
 
-#: How far the logarithm of a scale may be from one half of the settled steps to the other: as it
-#: wanders, and if it moves steadily (the correlation with time).
-WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95
+#: The most draws in time that are kept.
+MOST_DRAWS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +34,7 @@ class TrainedNetwork:
 
     Attributes:
         network: the `NetworkModel`.
-        theta: what was learned, averaged over the second half of the steps.
+        theta: what was learned, averaged over the steps after `result.burn_in`.
         scales, scales_stderr: $\\alpha$ of each layer and its Monte-Carlo error; the prior has the
             scale $e^{2\\alpha}$.
         noise: the standard deviation of the noise of a regression, else `None`.
@@ -67,7 +65,9 @@ class TrainedNetwork:
         theta = in_structure_of("theta", network.theta, found, result.modules)
         # Averages on the host are of float64.
         theta = jax.tree.map(lambda mean, one: jnp.asarray(mean, one.dtype), theta, network.theta)
-        saved = jax.tree.map(lambda leaf: leaf[result.burn_in // every :], result.saved_particles)
+        saved = jax.tree.map(
+            lambda leaf: _thinned(leaf[result.burn_in // every :]), result.saved_particles
+        )
         kept = saved is not None and len(jax.tree.leaves(saved)[0]) > 0
         if not kept:  # a run that was stopped early
             back = network.noncentred.back
@@ -85,7 +85,7 @@ class TrainedNetwork:
             noise=None if noise is None else float(np.exp(noise)),
             particles=particles,
             num_particles=num_particles,
-            warnings=(*_doubts(result), *_overfit(network)) if warnings is None else warnings,
+            warnings=_doubts(network, result) if warnings is None else warnings,
             result=result,
         )
 
@@ -228,23 +228,24 @@ def load(path: str | Path, network: NetworkModel) -> TrainedNetwork:
     return TrainedNetwork.of(network, found.result, found.warnings)
 
 
-def _doubts(result: Result) -> tuple[str, ...]:
-    """Scales and noise that have not settled, or that have run away."""
+def _thinned(draws: np.ndarray) -> np.ndarray:
+    """At most `MOST_DRAWS` of the draws in time, evenly spaced, the last among them."""
+    count = len(draws)
+    if count <= MOST_DRAWS:
+        return draws
+    return draws[np.linspace(0, count - 1, MOST_DRAWS + 1).round().astype(int)[1:]]
+
+
+def _doubts(network: NetworkModel, result: Result) -> tuple[str, ...]:
+    """What speaks against a trained network, one sentence each."""
     if result.status is Status.NONFINITE:
-        return (result.message,)
-    named = {f"the scale of {name!r}": one for name, one in result.theta_trace["scales"].items()}
-    if "noise" in result.theta_trace:
-        named["the noise"] = result.theta_trace["noise"]
-    found = []
-    for name, trace in named.items():
-        values = np.asarray(trace, np.float64)
-        settled = values[min(result.burn_in, len(values) - 1) :]
-        if _unsettled(settled):
-            found.append(
-                f"{name} was still moving in the second half of the steps (its logarithm from "
-                f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
-            )
-    return tuple(found)
+        broken = (
+            f"theta or a weight became non-finite at step {result.num_steps + 1}, and the state "
+            "before it is kept: look for a log or a division by zero in the module or the loss, "
+            "standardise the features, and start the scales where `networks.model` does"
+        )
+        return (broken, *_overfit(network))
+    return (*_settling.doubts(result.theta_trace, result.burn_in), *_overfit(network))
 
 
 def _overfit(network: NetworkModel) -> tuple[str, ...]:
@@ -259,16 +260,3 @@ def _overfit(network: NetworkModel) -> tuple[str, ...]:
         "they are learned without a prior, fit these observations too well, and make predictions "
         "overconfident; put more layers under a prior, or fix them",
     )
-
-
-def _unsettled(trace: np.ndarray) -> bool:
-    """Whether a series moves, by more than matters.
-
-    The scales of two layers may wander together for long without any effect on predictions, which
-    the Monte-Carlo error says; what moves steadily is on its way.
-    """
-    if not still_moving(trace, 100 * DRIFTS):  # it ignores a hundredth of that
-        return False
-    middle = len(trace) // 2
-    steady = abs(np.corrcoef(np.arange(len(trace)), trace)[0, 1]) > STEADY
-    return bool(steady or abs(trace[middle:].mean() - trace[:middle].mean()) > WANDERS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -18,21 +20,26 @@ from pipla.algorithms.base import number
 from pipla.engine.diagnostics import ConvergenceWarning, warn_of
 from pipla.engine.driver import check_surroundings
 from pipla.engine.hooks import Callback
+from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.networks._rule import Kinetic
+from pipla.networks._settling import Settled, burn_in
 from pipla.networks.modelling import NetworkModel
-from pipla.networks.trained import TrainedNetwork
+from pipla.networks.trained import MOST_DRAWS, TrainedNetwork
 
-#: The steps on all observations.
-STEPS = 2000
+#: The least and the most steps of a run whose length is left to it, on all observations.
+LEAST, MOST = 4000, 8000
 #: The first step of Adam and the share $n_0$ of the steps after which it falls, as
 #: $(1 + n/n_0)^{-3/4}$: for the scales and the noise, which are logarithms, and for the network.
 SCALE_RATE, NETWORK_RATE = (0.05, 0.05), (0.01, 0.25)
+#: The share of the steps after which the step for scales and noise does not fall further: where
+#: they move ever less, their averages converge no faster, but their errors are not seen.
+SCALE_FALLS = 0.5
 #: The most that the noise of batches may add to the variance of a step.
 BATCH_NOISE = 0.1
-#: The most bytes of weights that are kept as draws from the posterior, and the most draws in time.
-LARGEST_DRAWS, MOST_DRAWS = 1 << 27, 20
+#: The most bytes of weights that a run keeps.
+LARGEST_DRAWS = 1 << 27
 
 
 def train(
@@ -50,16 +57,18 @@ def train(
     The weights, in non-centred form, are sampled by underdamped Langevin steps in antithetic pairs,
     with a step of its own for every layer that follows the curvature. The scales move by Adam with
     falling steps and, in turn, towards the closed form of the centred model; the noise of a
-    regression and everything else in the network by Adam. Averages are over the second half of the
-    steps. The scales have a weak prior, normal with standard deviation 1 in $\\alpha$ around that
-    of the fan-in, for what the data leave open.
+    regression and everything else in the network by Adam. The scales wander with the particles;
+    the run lasts until their averages are known to a Monte-Carlo error of .025. They have a weak
+    prior, normal with standard deviation 1 in $\\alpha$ around that of the fan-in, for what the
+    data leave open.
 
     Arguments:
         network: made by `pipla.networks.model`. It starts at `network.theta`.
         num_particles: an even number. What is not latent in the network is fitted to the particles
             there are: with thousands of such numbers, two particles are too few.
-        num_steps: by default 2000; more with batches, so that all observations are seen as often
-            as in 500 steps at least.
+        num_steps: exactly so many, the averages being over the second half. By default from
+            4000 to 8000, until scales and noise are known, the averages leaving out a quarter;
+            more with batches, so that all observations are seen as often as in 1000 steps at least.
         batch_size: the number of observations per step; by default all. The noise of batches adds
             to that of the sampler, and steps are made as much shorter: batches save memory and
             time per step rather than work.
@@ -83,12 +92,15 @@ def train(
     if batch_size is not None:
         batch_size = _checks.integer("batch_size", batch_size, least=1, most=rows)
         batch_size = None if batch_size == rows else batch_size
+    stop = None
     if num_steps is None:
-        num_steps = STEPS if batch_size is None else max(STEPS, 500 * rows // batch_size)
-    num_steps = _checks.integer("num_steps", num_steps, least=2)
+        least = LEAST if batch_size is None else max(LEAST, 1000 * rows // batch_size)
+        most, stop, pace = MOST * least // LEAST, Settled(least), least // 2
+    else:
+        most = least = pace = _checks.integer("num_steps", num_steps, least=2)
     for_start, for_run = jax.random.split(key)
     particles = network.particles(num_particles, for_start)
-    every = _draws_every(num_steps, particles)
+    every = _draws_every(pace, most, particles)
     form = network.noncentred
     # Adam mixes integers and floats, which "strict" would refuse.
     with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
@@ -96,17 +108,18 @@ def train(
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = run(
             form.model,
-            rule(network, num_steps=num_steps, batch_size=batch_size),
+            rule(network, num_steps=pace, batch_size=batch_size),
             theta=network.theta,
             particles=form.start(network.theta, particles),
-            num_steps=num_steps,
+            num_steps=most,
+            burn_in=pace // 2,
             key=for_run,
             save=Save(moments_every=None, particles_every=every, quantity=form.back),
-            callbacks=callbacks,
+            callbacks=callbacks if stop is None else (*callbacks, stop),
             progress=progress,
             check=False,  # the rule measures the curvature itself, at every few steps
         )
-    trained = TrainedNetwork.of(network, result)
+    trained = TrainedNetwork.of(network, result if stop is None else _ended(result, stop))
     warn_of(trained.warnings)
     return trained
 
@@ -130,23 +143,34 @@ def _optimizer(num_steps: int) -> Any:
     """Adam with falling steps: one pace for the scales and the noise, one for the network."""
     from optax import chain, multi_transform, scale_by_adam, scale_by_learning_rate
 
-    def falling(first: float, share: float) -> Any:
-        after = max(share * num_steps, 1.0)
-        return scale_by_learning_rate(lambda n: first / (1 + n / after) ** 0.75)
+    def falling(first: float, share: float, until: float = math.inf) -> Any:
+        after, last = max(share * num_steps, 1.0), until * num_steps
+        return scale_by_learning_rate(lambda n: first / (1 + jnp.minimum(n, last) / after) ** 0.75)
 
     def kind(theta: PyTree) -> PyTree:
         names = jax.tree.map(lambda _: "scales", theta)
         return names | {"network": jax.tree.map(lambda _: "network", theta["network"])}
 
     optimizers = {
-        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(*SCALE_RATE)),
+        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(*SCALE_RATE, SCALE_FALLS)),
         "network": chain(scale_by_adam(), falling(*NETWORK_RATE)),
     }
     return multi_transform(optimizers, kind)
 
 
-def _draws_every(num_steps: int, particles: PyTree) -> int:
-    """The steps between kept particles: some twenty in the second half, less if they are large."""
+def _ended(result: Result, stop: Settled) -> Result:
+    """A run whose length was left to it: its averages leave out a part of what it became."""
+    first = burn_in(result.num_steps)
+    result = dataclasses.replace(result, burn_in=min(first, max(result.num_steps - 1, 0)))
+    if stop.reason is None or result.status is not Status.STOPPED:
+        return result
+    message = f"completed {result.num_steps} steps: {stop.reason}"
+    return dataclasses.replace(result, status=Status.COMPLETED, message=message)
+
+
+def _draws_every(pace: int, most: int, particles: PyTree) -> int:
+    """The steps between kept particles: twenty in half of `pace`, less if they are large."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(particles))
-    number = int(np.clip(LARGEST_DRAWS // (2 * size), 1, MOST_DRAWS))
-    return max(1, (num_steps - num_steps // 2) // number)
+    after = pace - pace // 2
+    number = int(np.clip(LARGEST_DRAWS * after // (most * size), 1, MOST_DRAWS))
+    return max(1, after // number)

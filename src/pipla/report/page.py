@@ -157,8 +157,9 @@ h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.15rem;margin-top:2.2rem}
 .lead{color:#4a5568;margin-top:0}.wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.84rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:#4a5568;padding-bottom:.4rem}
-th,td{padding:.3rem .5rem;border-bottom:1px solid #e2e8f0;text-align:left;white-space:nowrap}
-th{cursor:pointer;border-bottom:2px solid #94a3b8}
+th,td{padding:.3rem .5rem;border-bottom:1px solid #e2e8f0;text-align:left}
+td{white-space:nowrap}td:first-child{white-space:normal;min-width:11rem}
+th{cursor:pointer;border-bottom:2px solid #94a3b8;vertical-align:bottom}
 td.flag{background:#fef3c7;color:#92400e}
 th:hover,th:focus{background:#f1f5f9}
 th[data-dir=up]::after{content:" ▲"}th[data-dir=down]::after{content:" ▼"}

@@ -31,6 +31,7 @@ class NetworkEntry(Entry):
         seconds: what one split takes on two cores at the paper preset, for the estimate.
         repeats: whether the row repeats another one, and is left out where `all_rows` is false.
         paper: the paper's numbers by name: `error`, `error_sd`, `lppd`, `seconds`, `std`.
+        shares: rows with the same text here share their random numbers.
     """
 
     method: Method
@@ -38,6 +39,7 @@ class NetworkEntry(Entry):
     seconds: float = 10.0
     repeats: bool = False
     paper: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    shares: str = ""
 
     @property
     def label(self) -> str:
@@ -122,7 +124,8 @@ class NetworkExperiment(Experiment[NetworkEntry, NetworkPreset, NetworkJob, Netw
         found, lines = [], []
         for replicate in range(job.preset.replicates):
             images = self.data(job.preset, job.seed + replicate)
-            seed = (job.seed + 1000 * replicate + zlib.crc32(entry.id.encode())) % 2**31
+            own = zlib.crc32((entry.shares or entry.id).encode())
+            seed = (job.seed + 1000 * replicate + own) % 2**31
             trained = entry.method(images, job.preset, seed)
             for name, value in measured(trained, images).items():
                 each.setdefault(name, []).append(value)

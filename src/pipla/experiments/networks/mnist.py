@@ -83,7 +83,7 @@ def rows() -> list[NetworkEntry]:
     }
     learned = [
         NetworkEntry(
-            *("train", "exact", "recommended", recommended(prior)), detail=detail, seconds=60.0
+            *("train", "exact", "recommended", recommended(prior)), detail=detail, seconds=100.0
         )
         for detail, prior in priors.items()
     ]
@@ -91,8 +91,9 @@ def rows() -> list[NetworkEntry]:
         NetworkEntry(
             *("train", "exact", "recommended", recommended("laplace", start)),
             detail=f"start {start:g}",
-            seconds=60.0,
+            seconds=100.0,
             repeats=True,
+            shares="starts of train",
         )
         for start in STARTS
     ]
@@ -215,7 +216,7 @@ CAPTION = (
 )
 
 PRESETS = {
-    "quick": NetworkPreset(1, 10, 300, 150, all_rows=False),
+    "quick": NetworkPreset(1, 10, 300, 150, 2000, all_rows=False),
     "paper": NetworkPreset(5),
     "tiny": NetworkPreset(1, 2, 4, 4, 6, 2, 4, 60, 3, source="sklearn"),
 }

@@ -161,17 +161,17 @@ def rows() -> list[NetworkEntry]:
         NetworkEntry(
             *("train", "exact", "recommended", recommended("laplace")),
             detail="Laplace prior",
-            seconds=60.0,
+            seconds=100.0,
         ),
         NetworkEntry(
             *("train", "exact", "recommended", recommended("normal")),
             detail="Normal prior",
-            seconds=60.0,
+            seconds=100.0,
         ),
         NetworkEntry(
             *("train", "exact", "recommended", recommended({"w": "group", "v": "laplace"})),
             detail="group prior per unit",
-            seconds=60.0,
+            seconds=100.0,
         ),
         NetworkEntry("Adam with early stopping", "none", "peer", peers.adam, seconds=10.0),
     ]

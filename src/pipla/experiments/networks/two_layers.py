@@ -32,7 +32,9 @@ SCALES = {"w": "alpha", "v": "beta"}
 
 def scores(x: PyTree, features: Array, activation: Activation = jnp.tanh) -> Array:
     """The scores of the classes for every image."""
-    return activation(features @ x["w"]) @ x["v"]
+    # Weights times images, not images times weights: for many particles XLA then transposes no
+    # large array, forwards or backwards, which is a tenth of a step of 50 particles on a CPU.
+    return (x["v"].T @ activation(x["w"].T @ features.T)).T
 
 
 def minus_log_likelihood(scores: Array, labels: Array) -> Float[Array, ""]:
@@ -60,9 +62,10 @@ def model(images: Images, term: Term | None, activation: Activation = jnp.tanh) 
     add nothing to any score, and the product leaves them out: 230 of 784 for MNIST's 4 and 9.
     """
     pixels = np.flatnonzero(np.any(images.features != 0, axis=0))
+    chosen = _rows(pixels, images.features.shape[1])
 
     def smooth(theta: PyTree, x: PyTree, data: PyTree) -> Float[Array, ""]:
-        seen = x if len(pixels) == len(x["w"]) else x | {"w": x["w"][pixels]}
+        seen = x if len(pixels) == len(x["w"]) else x | {"w": chosen(x["w"])}
         misfit = minus_log_likelihood(
             scores(seen, data["features"].astype(x["w"].dtype), activation), data["labels"]
         )
@@ -70,6 +73,25 @@ def model(images: Images, term: Term | None, activation: Activation = jnp.tanh) 
 
     data = {"features": images.features[:, pixels], "labels": images.labels}
     return Model(smooth, term, data=data)
+
+
+def _rows(kept: np.ndarray, count: int) -> Callable[[Array], Array]:
+    """The rows `kept` of a matrix of `count` rows, with a gradient that is not a scatter.
+
+    That takes a fifteenth of a step of 50 particles on a CPU, and a gather hardly any time.
+    """
+    places = np.full(count, len(kept))
+    places[kept] = np.arange(len(kept))
+
+    @jax.custom_vjp
+    def rows(matrix: Array) -> Array:
+        return matrix[kept]
+
+    def back(_: None, gradient: Array) -> tuple[Array]:
+        return (jnp.pad(gradient, ((0, 1), (0, 0)))[places],)
+
+    rows.defvjp(lambda matrix: (rows(matrix), None), back)
+    return rows
 
 
 def normal_potential(theta: PyTree, x: PyTree) -> Float[Array, ""]:

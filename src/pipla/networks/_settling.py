@@ -1,0 +1,95 @@
+"""When the scales and the noise of a network are known well enough, and when they are not.
+
+What is judged are the logarithms of scales and noise after every step. They wander for as long as
+a run lasts, with the particles; their average is the answer, and its Monte-Carlo error says how
+well it is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import PyTree
+
+from pipla.engine.diagnostics import monte_carlo_error, still_moving
+from pipla.engine.hooks import Every, View
+
+#: The Monte-Carlo error of each logarithm at which a run is long enough: twice that of $\alpha$ is
+#: 10 % of the scale $e^{2\alpha}$.
+TOLERANCE = 0.025
+#: How far the logarithm of a scale may be from one half of the settled steps to the other: as it
+#: wanders, and if it moves steadily (the correlation with time).
+WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95
+#: The length of a series below which `still_moving` does not judge it.
+SHORT = 24
+#: The share of a run whose length is left to it that averages leave out.
+LEFT_OUT = 0.25
+
+
+def traces_of(theta_trace: PyTree) -> dict[str, np.ndarray]:
+    """The traces of scales and noise, by what they are called in sentences."""
+    named = {f"the scale of {name!r}": one for name, one in theta_trace["scales"].items()}
+    if "noise" in theta_trace:
+        named["the noise"] = theta_trace["noise"]
+    return {name: np.asarray(trace, np.float64) for name, trace in named.items()}
+
+
+def burn_in(step: int) -> int:
+    """The steps that averages leave out, in a run whose length is left to it."""
+    return int(LEFT_OUT * step)
+
+
+def unsettled(trace: np.ndarray) -> bool:
+    """Whether a series moves, by more than matters.
+
+    The scales of two layers may wander together for long without any effect on predictions, which
+    the Monte-Carlo error says; what moves steadily is on its way. Of a series too short for chance
+    to be judged, the ends are compared.
+    """
+    if len(trace) < SHORT:
+        return bool(abs(trace[-1] - trace[0]) > WANDERS)
+    if not still_moving(trace, 100 * DRIFTS):  # it ignores a hundredth of that
+        return False
+    middle = len(trace) // 2
+    steady = abs(np.corrcoef(np.arange(len(trace)), trace)[0, 1]) > STEADY
+    return bool(steady or abs(trace[middle:].mean() - trace[:middle].mean()) > WANDERS)
+
+
+class Settled(Every):
+    """Stop once every scale, and the noise, has settled and is known well enough.
+
+    Arguments:
+        least: the number of steps before the first look; there is one after each eighth as many.
+
+    Afterwards `reason` says why it stopped the run; `None` if it did not.
+    """
+
+    def __init__(self, least: int) -> None:
+        super().__init__(max(1, least // 8))
+        self.least = least
+        self.reason: str | None = None
+
+    def __call__(self, view: View) -> str | None:
+        if not self.is_due(view) or view.step < self.least:
+            return None
+        first = burn_in(view.step)
+        settled = [trace[first:] for trace in traces_of(view.theta_trace).values()]
+        error = max(float(monte_carlo_error(trace)) for trace in settled)
+        if not error <= TOLERANCE or any(map(unsettled, settled)):
+            return None
+        self.reason = f"scales and noise are known to a Monte-Carlo error of {error:.2g}"
+        return self.reason
+
+
+def doubts(theta_trace: PyTree, first: int) -> tuple[str, ...]:
+    """Scales and noise that have not settled, or have run away, after the first steps."""
+    found: list[Any] = []
+    for name, values in traces_of(theta_trace).items():
+        settled = values[min(first, len(values) - 1) :]
+        if unsettled(settled):
+            found.append(
+                f"{name} was still moving when its average was taken (its logarithm from "
+                f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
+            )
+    return tuple(found)
