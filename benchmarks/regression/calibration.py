@@ -204,8 +204,8 @@ def from_scale(prior: str, c: float, size: int, rng: np.random.Generator) -> np.
 def scales(seeds: int) -> None:
     """Draws from a fitted prior that has a scale."""
     for name, kind, base in (
-        ("linear, n 150, p 50", LINEAR, simulated(0, 150, 50, 0, dense=True)),
-        ("logistic, n 300, p 50", LOGISTIC, simulated_labels(0, 300, 50, 50)),
+        ("linear, n 100, p 50", LINEAR, simulated(0, 100, 50, 0, dense=True)),
+        ("logistic, n 200, p 50", LOGISTIC, simulated_labels(0, 200, 50, 50)),
     ):
         print(f"\n{name}: drawn from the fitted prior")
         x = (base.x - base.x.mean(axis=0)) / base.x.std(axis=0)
