@@ -34,7 +34,7 @@ def concentrations(size):
     """The parameters of the Dirichlet prior of the weights, as `draw_weights` explains it."""
     shares = 1 / (1 + PRIOR.variances[1:])
     zeros = 1 + CERTAINTY * size
-    return np.append(zeros, EFFECTS * zeros / size * shares / shares.sum())
+    return np.append(zeros, zeros * min(EFFECTS / size, 1) * shares / shares.sum())
 
 
 def simulate(rng, size, drawn):

@@ -121,8 +121,11 @@ def favour_of(size: int) -> float:
 
 @inlined
 def others_of(size: int) -> float:
-    """Coefficients that count as not 0 before anything is seen: `EFFECTS` of `size`."""
-    return EFFECTS * (1.0 + favour_of(size)) / max(size, 1)
+    """Coefficients that count as not 0 before anything is seen: for `EFFECTS` of `size`.
+
+    With fewer coefficients than that, the weight of 0 is nearly uniform a priori.
+    """
+    return (1.0 + favour_of(size)) * min(EFFECTS / max(size, 1), 1.0)
 
 
 @compiled
