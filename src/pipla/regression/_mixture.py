@@ -19,11 +19,11 @@ import numpy as np
 from pipla.regression._state import Prior, Tally
 from pipla.regression._vector_math import compiled, exp, inlined
 
-#: A priori so many coefficients are not 0, if there are more. Of those that data cannot tell from
-#: 0, so many are not; with more, ranks are not uniform where effects are sparse.
+#: The coefficients that are not 0, as far as is known before anything is seen. Of those that data
+#: cannot tell from 0, so many are not; with more, ranks are not uniform where effects are sparse.
 EFFECTS = 8.0
-#: The part of all coefficients by which 0 is favoured while the maximum is looked for.
-FAVOUR = 0.01
+#: That counts as much as one observation, and as this part of all coefficients.
+CERTAINTY = 0.01
 
 
 @compiled
@@ -114,24 +114,37 @@ def record_state(
 
 
 @inlined
+def favour_of(size: int) -> float:
+    """Coefficients that count as 0 before anything is seen, beyond one."""
+    return CERTAINTY * size
+
+
+@inlined
 def others_of(size: int) -> float:
-    """What all labels but 0 count together before anything is seen, where 0 counts 1."""
-    return min(EFFECTS / max(size, 1), 1.0)
+    """Coefficients that count as not 0 before anything is seen: for `EFFECTS` of `size`.
+
+    With fewer coefficients than that, the weight of 0 is nearly uniform a priori.
+    """
+    return (1.0 + favour_of(size)) * min(EFFECTS / max(size, 1), 1.0)
 
 
 @compiled
 def draw_weights(prior: Prior, rng: Any, tally: Tally) -> None:
     """Draw the weights given the labels of all coefficients: Dirichlet.
 
-    A priori 0 counts as one observation, and the others share `others_of`, large effects less of
+    A priori 0 counts as 1 + `favour_of`, and the others share `others_of`, large effects less of
     it: where labels can be separated, nothing else bounds the variances.
     """
-    others, share = others_of(tally.mean.size), 0.0
+    size = tally.mean.size
+    share = 0.0
     for k in range(1, prior.weights.size):
         share += 1.0 / (1.0 + prior.variances[k])
     total = 0.0
     for k in range(prior.weights.size):
-        seen = 1.0 if k == 0 else others / (1.0 + prior.variances[k]) / share
+        if k == 0:
+            seen = 1.0 + favour_of(size)
+        else:
+            seen = others_of(size) / (1.0 + prior.variances[k]) / share
         prior.weights[k] = rng.standard_gamma(tally.labels[k] + seen) + 1e-300
         total += prior.weights[k]
     for k in range(prior.weights.size):
@@ -155,7 +168,7 @@ def learn(prior: Prior, counts: np.ndarray, size: int, rate: float) -> None:
 
     0 gets a little more: data cannot tell it from small variances (compare Stephens 2017).
     """
-    favour = FAVOUR * size
+    favour = favour_of(size)
     total = size + favour + 1e-3 * counts.size
     for k in range(counts.size):
         share = (counts[k] + 1e-3 + favour * (k == 0)) / total
