@@ -13,8 +13,9 @@ Where 0 has a positive probability, an interval that contains it cannot hold les
 intervals of sparse coefficients hold more, even if everything is exact. "Posterior" is
 what they hold according to the posterior itself. An interval whose ends fall on 0 by a draw of the
 right probability would hold 90 %: that is the share of ranks, with ties broken at random, between
-.05 and .95. The p-value is that of ten equally probable bins, as if coefficients of one simulation
-were independent.
+.05 and .95 (averaged over how they are broken). The p-value is that of ten equally probable bins;
+coefficients of one simulation share what was learned, so that simulations are its observations
+(Hotelling's test).
 
 `fixed`: simulations with known effects, whatever prior they come from: coverage for coefficients
 that are 0, that are not, and that are larger than two standard errors, for each prior. `scales`:
@@ -35,8 +36,6 @@ from scipy import stats
 from pipla.regression import SparseLinearRegression, SparseLogisticRegression
 
 warnings.simplefilter("ignore")
-#: Every tenth draw is taken for ranks: neighbours are correlated.
-EVERY = 10
 LINEAR, LOGISTIC = SparseLinearRegression, SparseLogisticRegression
 
 
@@ -52,6 +51,24 @@ def fitted(model: Any) -> Fitted:
     return Fitted(answer.draws[:, 0] * answer.units, answer.threshold)
 
 
+def shares_below(ends: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The part of each interval (2, size) below each of the places: an array (size, places)."""
+    low, high = ends[..., None]
+    return np.clip((places - low) / (high - low), 0, 1)
+
+
+def equal_bins(counts: np.ndarray) -> float:
+    """Hotelling's p-value for bins of equal means; NaN if simulations, one per row, are few."""
+    rows, bins = counts.shape
+    if rows <= bins:
+        return float("nan")
+    gap = (counts - counts.mean(axis=1, keepdims=True))[:, :-1]
+    mean = gap.mean(axis=0)
+    squared = rows * mean @ np.linalg.solve(np.cov(gap.T), mean)
+    free = bins - 1
+    return float(stats.f.sf(squared * (rows - free) / (free * (rows - 1)), free, rows - free))
+
+
 class Score:
     """Coverage, ranks and inclusion over several fits."""
 
@@ -62,7 +79,7 @@ class Score:
         self.chances: list[np.ndarray] = []
         self.happened: list[np.ndarray] = []
 
-    def add(self, found: Fitted, b: np.ndarray, rng: np.random.Generator) -> None:
+    def add(self, found: Fitted, b: np.ndarray) -> None:
         draws, threshold = found
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         self.masses.append(np.mean((low <= draws) & (draws <= high), axis=0))
@@ -71,9 +88,9 @@ class Score:
         parts = {"all": np.ones(b.size, bool), "zeros": b == 0, "others": b != 0, "large": large}
         for name, chosen in parts.items():
             self.inside.setdefault(name, []).append(within[chosen])
-        some = draws[::EVERY]
-        below, ties = np.sum(some < b, axis=0), np.sum(some == b, axis=0)
-        self.ranks.append((below + rng.uniform(size=b.size) * (ties + 1)) / (len(some) + 1))
+        below, ties = np.sum(draws < b, axis=0), np.sum(draws == b, axis=0)
+        ends = np.stack([below, below + ties + 1]) / (len(draws) + 1)
+        self.ranks.append(np.diff(shares_below(ends, np.arange(21) / 20)).sum(axis=0))
         self.chances.append(np.mean(np.abs(draws) > threshold, axis=0))
         self.happened.append(np.abs(b) > threshold)
 
@@ -87,12 +104,12 @@ class Score:
         mass = 100 * np.mean(np.concatenate(self.masses))
         print(f"  {title}: 90 % intervals hold {coverage}; posterior {mass:.1f} %")
         if ranks:
-            values = np.concatenate(self.ranks)
-            counts = np.histogram(values, bins=10, range=(0, 1))[0]
-            p = stats.chisquare(counts).pvalue
-            middle = 100 * np.mean(np.abs(values - 0.5) < 0.45)
+            ranks = np.array(self.ranks)
+            middle = 100 * ranks[:, 1:-1].sum() / ranks.sum()
+            counts = ranks[:, ::2] + ranks[:, 1::2]
+            shown = np.round(10 * counts.sum(axis=0) / counts.sum(), 3).tolist()
             print(f"    {middle:.1f} % of the ranks are between .05 and .95")
-            print(f"    ranks in ten bins {counts.tolist()}, chi-squared p = {p:.3f}")
+            print(f"    ranks in ten bins, 1 expected: {shown}; p = {equal_bins(counts):.3f}")
         if inclusion:
             self.show_inclusion()
         print(end="", flush=True)
@@ -134,9 +151,9 @@ def drawn(seeds: int, theta: bool) -> None:
             error = 2.0 if kind is LOGISTIC else found.noise
             threshold = np.full(x.shape[1], 0.5 * error / np.sqrt(len(x)))
             draws = with_prior(x, y, kind is LOGISTIC, prior, seed, theta)
-            known.add(Fitted(draws, threshold), b, rng)
+            known.add(Fitted(draws, threshold), b)
             if not theta:
-                learned.add(fitted(kind(random_state=seed).fit(x, y)), b, rng)
+                learned.add(fitted(kind(random_state=seed).fit(x, y)), b)
         if theta:
             print(f"\n{name}: weights, coefficients and responses drawn")
             known.show("weights drawn by the sampler, too")
@@ -167,7 +184,7 @@ def fixed(seeds: int, chosen: list[str]) -> None:
                 assert data.coefficients is not None
                 groups = np.arange(data.x.shape[1]) // 2 if prior == "group" else None
                 model = kind(prior, groups=groups).fit(data.x, data.y)
-                score.add(fitted(model), data.coefficients, np.random.default_rng(seed))
+                score.add(fitted(model), data.coefficients)
             score.show(prior, ranks=False, inclusion=prior == "learned")
 
 
@@ -187,8 +204,8 @@ def from_scale(prior: str, c: float, size: int, rng: np.random.Generator) -> np.
 def scales(seeds: int) -> None:
     """Draws from a fitted prior that has a scale."""
     for name, kind, base in (
-        ("linear, n 150, p 50", LINEAR, simulated(0, 150, 50, 0, dense=True)),
-        ("logistic, n 300, p 50", LOGISTIC, simulated_labels(0, 300, 50, 50)),
+        ("linear, n 100, p 50", LINEAR, simulated(0, 100, 50, 0, dense=True)),
+        ("logistic, n 200, p 50", LOGISTIC, simulated_labels(0, 200, 50, 50)),
     ):
         print(f"\n{name}: drawn from the fitted prior")
         x = (base.x - base.x.mean(axis=0)) / base.x.std(axis=0)
@@ -201,7 +218,7 @@ def scales(seeds: int) -> None:
                 rng = np.random.default_rng([seed, 2])
                 b = from_scale(prior, theta["scale"], 50, rng)
                 y = responses(kind, x @ b, theta.get("noise", 1.0), rng)
-                score.add(fitted(kind(**options, random_state=seed).fit(x, y)), b, rng)
+                score.add(fitted(kind(**options, random_state=seed).fit(x, y)), b)
             score.show(prior, inclusion=False)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipla.regression._chains import GlmChain, LinearChain, LinearData
 from pipla.regression._design import design_of
-from pipla.regression._mixture import OTHERS, favour_of
+from pipla.regression._mixture import favour_of, others_of
 from pipla.regression._state import Prior, Tally
 
 BURN_IN, SWEEPS, THIN = 300, 1200, 2
@@ -17,7 +17,7 @@ BURN_IN, SWEEPS, THIN = 300, 1200, 2
 def prior_of_weights(variances: np.ndarray, size: int) -> np.ndarray:
     """The parameters of the Dirichlet prior that the sampler gives the weights."""
     shares = 1 / (1 + variances[1:])
-    return np.append(1 + favour_of(size), OTHERS * shares / shares.sum())
+    return np.append(1 + favour_of(size), others_of(size) * shares / shares.sum())
 
 
 def with_prior(

@@ -62,6 +62,14 @@ def measure(kind: str) -> None:
         f"{np.sum(chosen & ~effects)} others",
         flush=True,
     )
+    low, high = model.theta_interval_["zeros"]
+    held = np.mean((model.coef_interval_[0] <= b) & (b <= model.coef_interval_[1]))
+    print(
+        f"  weight of 0 {model.theta_['zeros']:.5f} ({low:.5f} to {high:.5f}), true "
+        f"{np.mean(~effects):.5f}; 90 % intervals hold {100 * held:.2f} %; R-hat "
+        f"{model.fit_.rhat:.2f}",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from pipla.regression._chains import GlmChain, LinearChain, LinearData
 from pipla.regression._design import design_of
-from pipla.regression._mixture import OTHERS, favour_of
+from pipla.regression._mixture import CERTAINTY, EFFECTS
 from pipla.regression._state import Prior
 
 BURN_IN, THIN, KEPT, RUNS = 100, 25, 49, 600
@@ -33,7 +33,8 @@ def assert_uniform(ranks):
 def concentrations(size):
     """The parameters of the Dirichlet prior of the weights, as `draw_weights` explains it."""
     shares = 1 / (1 + PRIOR.variances[1:])
-    return np.append(1 + favour_of.py_func(size), OTHERS * shares / shares.sum())
+    zeros = 1 + CERTAINTY * size
+    return np.append(zeros, zeros * min(EFFECTS / size, 1) * shares / shares.sum())
 
 
 def simulate(rng, size, drawn):

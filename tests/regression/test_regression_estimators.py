@@ -366,3 +366,13 @@ def test_counts_that_vary_too_much_for_poisson_are_warned_of():
     ratio = float(str(said[0].message).split()[3])
     milder = SparsePoissonRegression().fit(x, y, sample_weight=np.full(400, 1 / ratio))
     assert not np.any(milder.inclusion_[1:] > 0.8)
+
+
+def test_no_variance_is_dropped_before_the_weights_are_drawn():
+    """Data that choose the support of the prior, too, include weak effects too often.
+
+    `benchmarks/regression/calibration.py --only drawn` measures it.
+    """
+    x, y = simulated(SparseLinearRegression)
+    variances = SparseLinearRegression().fit(x, y).fit_.variances
+    np.testing.assert_allclose(variances[2:] / variances[1:-1], 4.0)

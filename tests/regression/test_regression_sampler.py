@@ -170,7 +170,7 @@ def test_cumulants_and_their_derivatives(poisson):
 
 
 def test_weights_and_noise_are_drawn_from_their_posterior():
-    """One coefficient far from 0: the weight of 0 is Beta(1.01, 1.3), sigma² inverse gamma.
+    """One coefficient far from 0: the weight of 0 is Beta(1.01, 2.01), sigma² inverse gamma.
 
     Four standard errors of independent draws, doubled for the noise: a right sampler fails 1e-4
     times.
@@ -185,7 +185,7 @@ def test_weights_and_noise_are_drawn_from_their_posterior():
     found = tally(sweeps, 1, labels=2)
     chain.sweep(prior, np.full(sweeps, -1.0), 1, found)
     noise, zeros, scale = found.theta.T
-    truth = stats.beta(1.01, 1.3)
+    truth = stats.beta(1.01, 2.01)
     assert abs(zeros.mean() - truth.mean()) < 4 * truth.std() / np.sqrt(sweeps)
     # Given b, sigma² has the mean |y - b|²/(n - 2); over b, n - 1 degrees are left of n.
     total = np.sum((y - y.mean()) ** 2)

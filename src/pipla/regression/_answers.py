@@ -211,7 +211,7 @@ def _answer(
             f"{found.rhat:.2f}, good is below 1.1): means and predictions are usually sound, but "
             "the probabilities of strongly correlated features, which may replace each other, and "
             "the sizes of effects that separate labels, which hardly anything bounds, are not "
-            "accurate"
+            "accurate, nor is what was learned (theta_ and its intervals)"
         )
     return Answer(
         mean=design.coefficients(mean) * scale,

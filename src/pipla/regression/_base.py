@@ -203,9 +203,21 @@ class SparseRegression(_Callbacks, BaseEstimator):
         _checks.in_memory("X", X)
         return validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=np.float64)
 
-    def _over_draws(self, X: Any, function: Any) -> np.ndarray:
-        """`function` of the linear predictors (draws, rows, outputs), for some rows at a time."""
-        draws, levels = self._answer_.draws, self._answer_.levels
+    def _doubt(self, sentence: str | None) -> None:
+        """Warn of responses that contradict the model."""
+        if sentence is None:
+            return
+        warnings.warn(f"{sentence}.", UserWarning, stacklevel=4)
+        self.warnings_ = (*self.warnings_, sentence)
+        self._answer_ = self._answer_._replace(doubts=self.warnings_)
+
+    def _over_draws(self, X: Any, function: Any, most: int | None = None) -> np.ndarray:
+        """`function` of the linear predictors (draws, rows, outputs), for some rows at a time.
+
+        With `most`, no more draws than this are used.
+        """
+        every = 1 if most is None else max(-(-len(self._answer_.draws) // most), 1)
+        draws, levels = self._answer_.draws[::every], self._answer_.levels[::every]
         count, outputs, features = draws.shape
         flat = draws.reshape(-1, features) * self._answer_.units
         step = max(_CHUNK // (count * outputs), 1)

@@ -128,7 +128,6 @@ def sample(
             done += count
             if progress(done, total):
                 break
-        prior = _pruned(prior, size)
         draws = int(np.clip(MOST_NUMBERS // max(size, 1), FEWEST_DRAWS, MOST_DRAWS)) // len(chains)
         thin = -(-SAMPLING // draws)
         noise = float(chains[0].noise[0])
@@ -218,16 +217,6 @@ def _pooled(
         weights = np.append(weights, np.full(2, weights[-1] / 3))
         weights /= weights.sum()
     return Prior(variances, weights)
-
-
-def _pruned(prior: Prior, size: int) -> Prior:
-    """The prior without the labels that no coefficient has; they only cost time."""
-    used = prior.weights * size > 0.01
-    used[0] = True
-    if not used[1:].any():
-        used[np.argmax(prior.weights[1:]) + 1] = True
-    weights = prior.weights[used]
-    return Prior(prior.variances[used], weights / weights.sum())
 
 
 def scale_reduction(series: np.ndarray) -> float:

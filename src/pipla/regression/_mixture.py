@@ -19,9 +19,11 @@ import numpy as np
 from pipla.regression._state import Prior, Tally
 from pipla.regression._vector_math import compiled, exp, inlined
 
-#: Coefficients that count as not 0 before anything is seen. With more, the weights of small
-#: variances, which data cannot tell from 0, grow, and inclusion probabilities are too large.
-OTHERS = 0.3
+#: The coefficients that are not 0, as far as is known before anything is seen. Of those that data
+#: cannot tell from 0, so many are not; with more, ranks are not uniform where effects are sparse.
+EFFECTS = 8.0
+#: That counts as much as one observation, and as this part of all coefficients.
+CERTAINTY = 0.01
 
 
 @compiled
@@ -113,26 +115,36 @@ def record_state(
 
 @inlined
 def favour_of(size: int) -> float:
-    """Coefficients that count as 0 before anything is seen."""
-    return min(10.0, 0.01 * size)
+    """Coefficients that count as 0 before anything is seen, beyond one."""
+    return CERTAINTY * size
+
+
+@inlined
+def others_of(size: int) -> float:
+    """Coefficients that count as not 0 before anything is seen: for `EFFECTS` of `size`.
+
+    With fewer coefficients than that, the weight of 0 is nearly uniform a priori.
+    """
+    return (1.0 + favour_of(size)) * min(EFFECTS / max(size, 1), 1.0)
 
 
 @compiled
 def draw_weights(prior: Prior, rng: Any, tally: Tally) -> None:
     """Draw the weights given the labels of all coefficients: Dirichlet.
 
-    A priori 0 has one observation and what is in its favour, and the others share `OTHERS`, large
-    effects less of it: where labels can be separated, nothing else bounds the variances.
+    A priori 0 counts as 1 + `favour_of`, and the others share `others_of`, large effects less of
+    it: where labels can be separated, nothing else bounds the variances.
     """
+    size = tally.mean.size
     share = 0.0
     for k in range(1, prior.weights.size):
         share += 1.0 / (1.0 + prior.variances[k])
     total = 0.0
     for k in range(prior.weights.size):
         if k == 0:
-            seen = 1.0 + favour_of(tally.mean.size)
+            seen = 1.0 + favour_of(size)
         else:
-            seen = OTHERS / (1.0 + prior.variances[k]) / share
+            seen = others_of(size) / (1.0 + prior.variances[k]) / share
         prior.weights[k] = rng.standard_gamma(tally.labels[k] + seen) + 1e-300
         total += prior.weights[k]
     for k in range(prior.weights.size):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from pipla._extras import extra
 from pipla._intervals import mixture_quantile, tails_of
 from pipla.regression._base import SparseRegression, with_callbacks
+from pipla.regression._doubts import DRAWS, dispersion_doubt, tails_doubt
 
 with extra("sklearn", "a scikit-learn estimator"):
     from scipy.special import expit, log_softmax
@@ -102,10 +102,13 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
             sample_weight: weights of the observations; a weight of 2 counts one twice.
         """
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
-        self._answer(X, np.asarray(y, np.float64), weights, 1, poisson=False)
+        y = np.asarray(y, np.float64)
+        self._answer(X, y, weights, 1, poisson=False)
         self.coef_ = self._answer_.mean[0]
         self.intercept_ = float(self._answer_.level[0])
         self.noise_ = self._answer_.noise
+        predicted = self._over_draws(X, lambda z: z[..., 0], DRAWS)
+        self._doubt(tails_doubt(y, predicted, weights))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -294,11 +297,7 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         self.coef_ = self._answer_.mean[0]
         self.intercept_ = float(self._answer_.level[0])
         rates = np.exp(np.minimum(X @ self.coef_ + self.intercept_, 700.0))
-        doubt = _dispersion_doubt(y, rates, weights)
-        if doubt is not None:
-            warnings.warn(f"{doubt}.", UserWarning, stacklevel=3)
-            self.warnings_ = (*self.warnings_, doubt)
-            self._answer_ = self._answer_._replace(doubts=self.warnings_)
+        self._doubt(dispersion_doubt(y, rates, weights))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -337,24 +336,3 @@ def _probabilities(z: np.ndarray) -> np.ndarray:
     if z.shape[-1] == 1:
         return np.concatenate([expit(-z), expit(z)], axis=-1)
     return np.exp(log_softmax(z, axis=-1))
-
-
-def _dispersion_doubt(y: np.ndarray, rates: np.ndarray, weights: np.ndarray) -> str | None:
-    r"""A sentence if counts vary by more than a Poisson distribution does.
-
-    Pearson's $\sum_i w_i (y_i - \mu_i)^2 / \mu_i$ is about the number of observations, with the
-    variance $\sum_i (2 + 1/(w_i \mu_i))$. Whole weights may count observations or be exposures: the
-    larger number is taken. It has to be exceeded by half, and by five standard deviations.
-    """
-    rates = np.maximum(rates, 1e-300)
-    whole = bool(np.all(weights == np.round(weights)))
-    count = max(len(y), float(weights.sum()) if whole else 0.0)
-    ratio = float(np.sum(weights * (y - rates) ** 2 / rates)) / count
-    error = float(np.sqrt(np.sum(2 + 1 / np.maximum(weights * rates, 1e-3)))) / count
-    if not ratio > 1 + max(0.5, 5 * error):
-        return None
-    return (
-        f"the counts vary {ratio:.3g} times as much as a Poisson distribution does: intervals are "
-        f"too short by a factor of about {np.sqrt(ratio):.2g}, and too many features are included; "
-        f"weights that are {ratio:.3g} times smaller (sample_weight) account for it"
-    )
