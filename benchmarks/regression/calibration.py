@@ -3,7 +3,7 @@
     python benchmarks/regression/calibration.py                         # all (long: see below)
     python benchmarks/regression/calibration.py --only drawn,theta --seeds 20    # two minutes
     python benchmarks/regression/calibration.py --only fixed --priors learned    # a minute
-    python benchmarks/regression/calibration.py --only scales --seeds 4          # ten minutes
+    python benchmarks/regression/calibration.py --only scales --seeds 4 --match linear  # minutes
 
 `drawn`: a model is fitted; coefficients and responses are drawn from what it learned, and fitted
 again, once with the prior and the noise known, once with both learned again as users do. `theta`:
@@ -201,12 +201,14 @@ def from_scale(prior: str, c: float, size: int, rng: np.random.Generator) -> np.
     return c * accepted[:size]
 
 
-def scales(seeds: int) -> None:
+def scales(seeds: int, match: str) -> None:
     """Draws from a fitted prior that has a scale."""
     for name, kind, base in (
         ("linear, n 100, p 50", LINEAR, simulated(0, 100, 50, 0, dense=True)),
         ("logistic, n 200, p 50", LOGISTIC, simulated_labels(0, 200, 50, 50)),
     ):
+        if match not in name:
+            continue
         print(f"\n{name}: drawn from the fitted prior")
         x = (base.x - base.x.mean(axis=0)) / base.x.std(axis=0)
         target = base.y if kind is LOGISTIC else base.y / base.y.std()
@@ -227,6 +229,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", default="drawn,theta,fixed,scales")
     parser.add_argument("--priors", default="learned,laplace,elastic-net,group", help="of `fixed`")
+    parser.add_argument("--match", default="", help="of `scales`: only names that contain this")
     options = parser.parse_args()
     for part in options.only.split(","):
         if part in ("drawn", "theta"):
@@ -234,7 +237,7 @@ def main() -> None:
         elif part == "fixed":
             fixed(options.seeds, options.priors.split(","))
         elif part == "scales":
-            scales(options.seeds)
+            scales(options.seeds, options.match)
         else:
             parser.error(f"--only takes drawn, theta, fixed and scales, got {part!r}.")
 
