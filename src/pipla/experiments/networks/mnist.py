@@ -216,7 +216,7 @@ CAPTION = (
 )
 
 PRESETS = {
-    "quick": NetworkPreset(1, 10, 300, 150, 2000, all_rows=False),
+    "quick": NetworkPreset(1, 10, 300, 150, 1500, all_rows=False),
     "paper": NetworkPreset(5),
     "tiny": NetworkPreset(1, 2, 4, 4, 6, 2, 4, 60, 3, source="sklearn"),
 }
