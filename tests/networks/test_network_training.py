@@ -130,6 +130,19 @@ def test_a_run_of_its_own_length_says_why_it_ended(linear):
     assert stopped.status is pipla.Status.STOPPED
 
 
+def test_a_run_that_ends_without_knowing_its_scales_says_so(linear, monkeypatch):
+    _, _, trained = linear
+    monkeypatch.setattr(_settling, "TOLERANCE", 1e-6)
+    monkeypatch.setattr("pipla.networks.training.LEAST", 400)
+    monkeypatch.setattr("pipla.networks.training.MOST", 800)
+    with pytest.warns(
+        pipla.ConvergenceWarning, match="'weight' has a Monte-Carlo error of .* 1e-06"
+    ):
+        left = networks.train(trained.network, key=KEY)
+    assert left.result.num_steps == 800
+    assert left.status is pipla.Status.UNRELIABLE
+
+
 def test_draws_of_a_long_run_are_thinned():
     draws = np.arange(75.0)
     found = _thinned(draws)

@@ -93,3 +93,18 @@ def doubts(theta_trace: PyTree, first: int) -> tuple[str, ...]:
                 f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
             )
     return tuple(found)
+
+
+def uncertain(theta_trace: PyTree, first: int) -> tuple[str, ...]:
+    """Scales and noise that wander too much to be known by the end of the longest run."""
+    errors = {
+        name: float(monte_carlo_error(values[first:]))
+        for name, values in traces_of(theta_trace).items()
+        if not unsettled(values[first:])
+    }
+    return tuple(
+        f"{name} has a Monte-Carlo error of {error:.2g} in its logarithm, above {TOLERANCE:g}: "
+        "train with more steps (num_steps) or particles"
+        for name, error in errors.items()
+        if not error <= TOLERANCE
+    )

@@ -24,7 +24,7 @@ from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.networks._rule import Kinetic
-from pipla.networks._settling import Settled, burn_in
+from pipla.networks._settling import Settled, burn_in, uncertain
 from pipla.networks.modelling import NetworkModel
 from pipla.networks.trained import MOST_DRAWS, TrainedNetwork
 
@@ -119,7 +119,12 @@ def train(
             progress=progress,
             check=False,  # the rule measures the curvature itself, at every few steps
         )
-    trained = TrainedNetwork.of(network, result if stop is None else _ended(result, stop))
+    if stop is not None:
+        result = _ended(result, stop)
+    trained = TrainedNetwork.of(network, result)
+    if stop is not None and stop.reason is None and result.status is Status.COMPLETED:
+        more = uncertain(result.theta_trace, result.burn_in)
+        trained = dataclasses.replace(trained, warnings=(*trained.warnings, *more))
     warn_of(trained.warnings)
     return trained
 
