@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pipla.algorithms._normals import STRIP, particle_normals
+from pipla.algorithms._normals import LOOP_FROM, particle_normals
 
 KEY = jax.random.key(7)
-SHAPES = {"small": (3, 5), "one strip": (STRIP,), "strips": (3, STRIP), "a rest": (3, STRIP - 5)}
+LARGE = 2**14
+SHAPES = {"small": (3, 5), "in a loop": (LOOP_FROM,), "large": (3, LARGE - 5)}
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
@@ -27,16 +28,16 @@ def test_pairs_are_opposite(shape):
     np.testing.assert_array_equal(cloud[0::2], -cloud[1::2])
 
 
-def test_strips_are_normal_and_all_different():
+def test_large_clouds_are_normal_and_all_different():
     # False alarms: 1e-4 for the distribution; equal numbers come by chance once in 1e6 runs.
-    cloud = np.asarray(particle_normals(KEY, jnp.zeros((2, 4, STRIP)), antithetic=False))
+    cloud = np.asarray(particle_normals(KEY, jnp.zeros((2, 4, LARGE)), antithetic=False))
     assert scipy.stats.kstest(cloud.ravel(), "norm").pvalue > 1e-4
     assert len(np.unique(cloud)) == cloud.size
 
 
 def test_lanes_of_a_vmap_have_the_numbers_of_their_keys():
     keys = jax.random.split(KEY, 3)
-    like = jnp.zeros((2, 2, STRIP), jnp.float32)
+    like = jnp.zeros((2, 2, LARGE), jnp.float32)
     lanes = jax.vmap(lambda key: particle_normals(key, like, antithetic=False))(keys)
     alone = particle_normals(keys[1], like, antithetic=False)
     np.testing.assert_array_equal(lanes[1], alone)
