@@ -284,3 +284,29 @@ def test_more_free_weights_than_observations_are_named():
         trained = networks.train(network, num_particles=2, num_steps=4, key=KEY)
     assert trained.status is pipla.Status.UNRELIABLE
     assert "the 20 observations" in trained.warnings[-1]
+
+
+def test_draws_of_all_times_fit_the_network_that_is_returned():
+    """Biases moved on, and earlier weights did not fit them: intervals were five times too wide."""
+    rng = np.random.default_rng(0)
+    features = rng.uniform(-3, 3, (100, 1))
+    labels = np.sin(2 * features[:, 0]) + 0.2 * rng.normal(size=100)
+    module = eqx.nn.MLP(1, "scalar", 20, 1, activation=jnp.tanh, key=KEY)
+    network = networks.model(module, features, labels, family="regression")
+    trained = networks.train(network, num_steps=1600, key=KEY)
+    for trace in jax.tree.leaves(trained.result.theta_trace["network"]):
+        assert np.ptp(trace[: trained.result.burn_in], axis=0).max() > 0.01
+        assert np.ptp(trace[trained.result.burn_in :], axis=0).max() == 0
+    draws = network.draws(trained.theta, trained.particles, features)
+    misfits = np.sqrt(np.mean((draws.reshape(len(draws), -1) - labels) ** 2, axis=1))
+    assert misfits.max() < 1.5 * trained.noise
+
+
+def test_a_bias_that_is_far_away_is_warned_of(linear):
+    """Adam goes at most .01 a step: 1000 steps do not reach a bias of 30."""
+    features, y, _ = linear
+    module = eqx.nn.Linear(30, "scalar", key=KEY)
+    network = networks.model(module, features, y + 30, family="regression", layers=["weight"])
+    with pytest.warns(pipla.ConvergenceWarning, match="bias of the network, which is not latent"):
+        trained = networks.train(network, num_steps=2000, key=KEY)
+    assert trained.status is pipla.Status.UNRELIABLE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -23,6 +24,9 @@ TOLERANCE = 0.025
 WANDERS, DRIFTS, STEADY = 0.1, 0.02, 0.95
 #: The length of a series below which `still_moving` does not judge it.
 SHORT = 24
+#: A parameter of the network is on its way where it went this share of the longest way that Adam
+#: can go, and so many times what it would go by chance (the root of the number of steps).
+ON_ITS_WAY, BEYOND_CHANCE = 0.3, 5.0
 #: The share of a run whose length is left to it that averages leave out.
 LEFT_OUT = 0.25
 
@@ -107,4 +111,27 @@ def uncertain(theta_trace: PyTree, first: int) -> tuple[str, ...]:
         "train with more steps (num_steps) or particles"
         for name, error in errors.items()
         if not error <= TOLERANCE
+    )
+
+
+def travelling(trace: PyTree, first: int, last: int, rate: float) -> tuple[str, ...]:
+    """Parameters of the network that Adam moved steadily when its steps began to fall.
+
+    Arguments:
+        trace: the network after every step; `None` where it is too large to be kept.
+        first, last: the steps between which they are looked at.
+        rate: the most that one step moves a parameter.
+    """
+    steps = last - first
+    far = rate * max(ON_ITS_WAY * steps, BEYOND_CHANCE * steps**0.5)
+    found = [
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(trace)
+        if len(leaf) > last and np.max(np.abs(leaf[last] - leaf[first]), initial=0) > far
+    ]
+    if not found:
+        return ()
+    return (
+        f"{', '.join(found)} of the network, which is not latent, was still on its way when it was "
+        "fixed: standardise features and labels, start it nearer, or train with more steps",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -24,18 +23,22 @@ from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.networks._rule import Kinetic
-from pipla.networks._settling import Settled, burn_in, uncertain
+from pipla.networks._settling import Settled, burn_in, travelling, uncertain
 from pipla.networks.modelling import NetworkModel
 from pipla.networks.trained import MOST_DRAWS, TrainedNetwork
 
 #: The least and the most steps of a run whose length is left to it, on all observations.
 LEAST, MOST = 4000, 8000
-#: The first step of Adam and the share $n_0$ of the steps after which it falls, as
-#: $(1 + n/n_0)^{-3/4}$: for the scales and the noise, which are logarithms, and for the network.
-SCALE_RATE, NETWORK_RATE = (0.05, 0.05), (0.01, 0.25)
+#: The first step of Adam for the scales and the noise, which are logarithms, and the share $n_0$ of
+#: the steps after which it falls, as $(1 + n/n_0)^{-3/4}$.
+SCALE_RATE = (0.05, 0.05)
 #: The share of the steps after which the step for scales and noise does not fall further: where
 #: they move ever less, their averages converge no faster, but their errors are not seen.
 SCALE_FALLS = 0.5
+#: The step of Adam for the rest of the network, and the share of the steps after which the network
+#: is fixed; the step falls to 0 in the last part of that time. What is kept comes later: weights
+#: follow what else is in the network, and fit no other value of it.
+NETWORK_RATE, NETWORK_FIXED, NETWORK_FALLS = 0.01, 0.5, 0.3
 #: The most that the noise of batches may add to the variance of a step.
 BATCH_NOISE = 0.1
 #: The most bytes of weights that a run keeps.
@@ -60,7 +63,8 @@ def train(
     regression and everything else in the network by Adam. The scales wander with the particles;
     the run lasts until their averages are known to a Monte-Carlo error of .025. They have a weak
     prior, normal with standard deviation 1 in $\\alpha$ around that of the fan-in, for what the
-    data leave open.
+    data leave open. Everything else in the network is fixed when averages begin: all draws are of
+    one posterior.
 
     Arguments:
         network: made by `pipla.networks.model`. It starts at `network.theta`.
@@ -112,7 +116,7 @@ def train(
             theta=network.theta,
             particles=form.start(network.theta, particles),
             num_steps=most,
-            burn_in=pace // 2,
+            burn_in=int(NETWORK_FIXED * pace),
             key=for_run,
             save=Save(moments_every=None, particles_every=every, quantity=form.back),
             callbacks=callbacks if stop is None else (*callbacks, stop),
@@ -122,9 +126,10 @@ def train(
     if stop is not None:
         result = _ended(result, stop)
     trained = TrainedNetwork.of(network, result)
+    more = travelling(result.theta_trace["network"], *_full_pace(pace), NETWORK_RATE)
     if stop is not None and stop.reason is None and result.status is Status.COMPLETED:
-        more = uncertain(result.theta_trace, result.burn_in)
-        trained = dataclasses.replace(trained, warnings=(*trained.warnings, *more))
+        more += uncertain(result.theta_trace, result.burn_in)
+    trained = dataclasses.replace(trained, warnings=(*trained.warnings, *more))
     warn_of(trained.warnings)
     return trained
 
@@ -148,19 +153,32 @@ def _optimizer(num_steps: int) -> Any:
     """Adam with falling steps: one pace for the scales and the noise, one for the network."""
     from optax import chain, multi_transform, scale_by_adam, scale_by_learning_rate
 
-    def falling(first: float, share: float, until: float = math.inf) -> Any:
-        after, last = max(share * num_steps, 1.0), until * num_steps
-        return scale_by_learning_rate(lambda n: first / (1 + jnp.minimum(n, last) / after) ** 0.75)
+    first, share = SCALE_RATE
+
+    def falling(n: Array) -> Array:
+        settled = jnp.minimum(n, SCALE_FALLS * num_steps)
+        return first / (1 + settled / max(share * num_steps, 1.0)) ** 0.75
+
+    def ending(n: Array) -> Array:
+        left = 1 - n / (NETWORK_FIXED * num_steps)
+        return NETWORK_RATE * jnp.clip(left / NETWORK_FALLS, 0, 1)
 
     def kind(theta: PyTree) -> PyTree:
         names = jax.tree.map(lambda _: "scales", theta)
         return names | {"network": jax.tree.map(lambda _: "network", theta["network"])}
 
     optimizers = {
-        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), falling(*SCALE_RATE, SCALE_FALLS)),
-        "network": chain(scale_by_adam(), falling(*NETWORK_RATE)),
+        "scales": chain(scale_by_adam(b1=0.5, b2=0.99), scale_by_learning_rate(falling)),
+        # Gradients fall by orders as the noise is learned: a longer memory would stand still.
+        "network": chain(scale_by_adam(b2=0.99), scale_by_learning_rate(ending)),
     }
     return multi_transform(optimizers, kind)
+
+
+def _full_pace(num_steps: int) -> tuple[int, int]:
+    """The second half of the steps in which Adam moves the network at its full pace."""
+    last = int((1 - NETWORK_FALLS) * NETWORK_FIXED * num_steps)
+    return last // 2, last
 
 
 def _ended(result: Result, stop: Settled) -> Result:
