@@ -28,9 +28,12 @@ from pipla.tuning import TheoryWarning
 #: What counts as right: theta in standard errors, or relative where that is more; means of x in
 #: sds, sds relative. Each plus twice the Monte-Carlo errors.
 THETA, THETA_RELATIVE, MEAN, SD = 0.1, 0.01, 0.1, 0.05
-#: The algorithms that can be put beside `fit`: they get the gradients that it took. `Adaptive` is
-#: PIPGLA in non-centred form, reflected, with antithetic particles and steps of its own.
-PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "Adaptive")
+#: The algorithms that can be put beside `fit`: they get the gradients that it took. `recommended`
+#: was the rule of this library before there was `fit`: PIPGLA in non-centred form, reflected, with
+#: antithetic particles, in `Adaptive`, which finds its steps.
+PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "recommended")
+#: The fewest gradients of a peer, over all of its particles.
+FEWEST = 100 * MANY_PARTICLES
 
 
 class Row(NamedTuple):
@@ -69,22 +72,35 @@ class Row(NamedTuple):
 
 
 def measure(
-    names: Sequence[str] | None = None, peers: Sequence[str] = (), seed: int = 0
+    names: Sequence[str] | None = None,
+    peers: Sequence[str] = (),
+    seed: int = 0,
+    most: int | None = None,
 ) -> Iterator[Row]:
-    """`pipla.fit` on the problems of these names (all by default), and peers beside it."""
+    """`pipla.fit` on the problems of these names (all by default), and peers beside it.
+
+    Arguments:
+        names: of the problems.
+        peers: of `PEERS`; each gets the gradients that the fit took, and no more than `most`.
+        seed: of the random numbers.
+        most: the most gradients of a peer; no limit by default.
+    """
     for peer in peers:
         _checks.choice("algorithm", peer, PEERS)
+    if most is not None:
+        _checks.integer("most", most, least=FEWEST)
     for name in names or zoo.names():
         problem = zoo.get(name)
         key = jax.random.key(seed)
         row = _fitted(problem, key)
         yield row
         for peer in peers:
-            yield _run(problem, peer, row.evaluations, key)
+            limit = row.evaluations if most is None else min(row.evaluations, most)
+            yield _run(problem, peer, max(limit, FEWEST), key)
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The rows as a table."""
+def table(rows: Sequence[Row], most: int | None = None) -> Table:
+    """The rows as a table; `most` is the limit that `measure` was given."""
     columns = ("problem", "algorithm", "theta", "mean", "sd", "gradients", "s", "verdict")
     cells = [
         (
@@ -103,6 +119,9 @@ def table(rows: Sequence[Row]) -> Table:
         "Largest errors: theta in its standard errors, means of x in sds, sds of x relative. "
         "WRONG is wrong without a warning."
     )
+    if any(row.algorithm != "fit" for row in rows):
+        limit = "" if most is None else f", but no more than {most:.1e}"
+        caption += f" The others have as many gradients as fit{limit}."
     return Table(columns, cells, caption)
 
 
@@ -147,7 +166,7 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
         for category in (ConvergenceWarning, TheoryWarning):
             warnings.simplefilter("ignore", category)
         algorithm: Algorithm
-        if name == "Adaptive":
+        if name == "recommended":
             plain = noncentred(model)
             model, quantity = plain
             particles = plain.start(theta, particles)
@@ -160,7 +179,7 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
             algorithm,
             theta=theta,
             particles=particles,
-            num_steps=max(evaluations // MANY_PARTICLES, 100),
+            num_steps=evaluations // MANY_PARTICLES,
             key=key,
             save=Save(quantity=quantity),
         )
