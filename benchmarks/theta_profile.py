@@ -45,7 +45,9 @@ def main(replicates: int, sweeps: int, name: str) -> None:
     begun = time.process_time()
     flat, unbounded, normal, ratio, errors = 0, 0, 0, 0, []
     for i in range(replicates):
-        features, labels, truth = theta_intervals.classes(name, np.random.default_rng(i))
+        features, labels, truth = theta_intervals.classes(
+            name, theta_intervals.random_numbers(name, i)
+        )
         curve = log_marginal_likelihood(features, labels, GRID, sweeps, i)
         best = int(np.argmax(curve))
         fall = float(curve[best] - curve[LAST].mean())

@@ -298,6 +298,16 @@ def test_the_table_of_the_zoo_says_who_is_wrong_in_silence():
     assert [row.verdict for row in rows] == ["right", "WRONG", "wrong, said so"]
     assert "WRONG" in table(rows).text()
     assert counts(rows).text().splitlines()[-1].split() == ["MYIPLA", "0", "0", "1", "0"]
+    assert "as many gradients as fit, but no more than 1.0e+06" in table(rows, 10**6).caption
+    assert "gradients as fit." in table(rows).caption
+    assert "gradients" not in table(rows[:1]).caption
+
+
+def test_the_table_of_the_zoo_refuses_other_names_and_too_few_gradients():
+    with pytest.raises(ValueError, match=r"algorithm must be one of 'PIPGLA'.*got 'Gibbs'"):
+        next(measure(["lasso"], ["Gibbs"]))
+    with pytest.raises(ValueError, match="most must be at least 10000, got 99"):
+        next(measure(["lasso"], ["PIPGLA"], most=99))
 
 
 def test_the_table_of_the_zoo_fits_100_columns_whatever_the_errors():
@@ -305,7 +315,7 @@ def test_the_table_of_the_zoo_fits_100_columns_whatever_the_errors():
     rows = [
         Row(
             "laplace-scale-learned-noise",
-            "MYIPLA",
+            "recommended",
             1.2e24,
             2727.6,
             25706.7,
