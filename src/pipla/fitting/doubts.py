@@ -32,6 +32,9 @@ def kinked(model: Model, theta: PyTree, particles: PyTree) -> str:
     lacks its jumps. It is the mean over places drawn from equal parts of the way: unbiased, with
     an error of at most that of independent places.
     """
+    x = _trees.first(particles)
+    if jax.eval_shape(model.smooth.flow, theta, x, _trees.ones_per_leaf(x), x) is not None:
+        return ""  # a Gaussian
     changes, bends = _between(model, theta, particles)
     for (path, change), bend in zip(
         jax.tree_util.tree_leaves_with_path(changes), jax.tree.leaves(bends), strict=True
