@@ -31,6 +31,9 @@ def run(
     most: Annotated[
         int | None, typer.Option(help="The most gradients of each of these on a problem.")
     ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="The most seconds of each of these on a problem.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the table as a page there.")] = None,
     float64: Annotated[bool, typer.Option("--float64", help="Double precision.")] = False,
@@ -45,10 +48,10 @@ def run(
 
     peers = [] if algorithm is None else [each.strip() for each in algorithm.split(",")]
     rows = []
-    for row in measure(names, peers, seed, most):
+    for row in measure(names, peers, seed, most, seconds):
         rows.append(row)
         print(f"{row.problem} {row.algorithm}: {row.verdict}", flush=True)
-    found = table(rows, most)
+    found = table(rows, most, seconds)
     print(f"\n{found.text()}\n\n{found.caption}")
     fits = [row for row in rows if row.algorithm == "fit"]
     right = sum(row.right for row in fits)
