@@ -6,7 +6,7 @@ import pytest
 
 import pipla
 from pipla.engine.result import Status
-from pipla.fitting.doubts import doubts_of, uneven
+from pipla.fitting.doubts import doubts_of, kinked, uneven
 from pipla.fitting.verdict import Estimate
 from pipla.prox import LaplaceScale
 
@@ -43,3 +43,65 @@ def test_a_noise_that_the_step_hides_is_not_called_undetermined():
     said = doubts_of(estimate, ["noise"], ("noise",), False, Status.STOPPED, "", "")
     assert "no maximum" in said[0]
     assert "do not determine" in said[1]
+
+
+FEATURES = np.random.default_rng(0).normal(size=(60, 8))
+
+
+def laplace_noise(theta, x, data):
+    return jnp.sum(jnp.abs(data @ x["slopes"] - 1)) + 0.5 * x["intercept"] ** 2
+
+
+def laplace_noise_rounded_off(theta, x, data):
+    return jnp.sum(jnp.sqrt((data @ x["slopes"] - 1) ** 2 + 0.1**2)) + 0.5 * x["intercept"] ** 2
+
+
+def square_and_kink(theta, x, data):
+    z = data @ x["slopes"]
+    return 0.5 * jnp.sum(z**2) + 5 * jnp.sum(jnp.maximum(z, 0.0)) + x["intercept"] ** 2
+
+
+def counts(theta, x, data):
+    return jnp.sum(jnp.exp(data @ x["slopes"] + x["intercept"]))
+
+
+def classes(theta, x, data):
+    z = 10 * (data @ x["slopes"] + x["intercept"])
+    return jnp.sum(jnp.logaddexp(0.0, z) - 0.5 * z)
+
+
+@pytest.mark.parametrize("number", [4, 100])
+@pytest.mark.parametrize(
+    ("smooth", "words"),
+    [
+        (laplace_noise, "smooth has kinks in x"),
+        (square_and_kink, "smooth has kinks in x"),
+        (laplace_noise_rounded_off, ""),
+        (weighted, ""),
+        (counts, ""),
+        (classes, ""),
+    ],
+)
+def test_kinks_in_the_smooth_part_are_named(smooth, words, number):
+    """A noise with an `abs` in `smooth`: the data seemed to determine neither scale nor noise."""
+    data = 1.0 if smooth is weighted else FEATURES
+    model = pipla.Model(smooth, LaplaceScale().on(x="slopes"), jnp.asarray(data))
+    rng = np.random.default_rng(1)
+    x = {"intercept": rng.normal(size=number), "slopes": rng.normal(size=(number, 8))}
+    found = kinked(model, jnp.zeros(()), {name: jnp.asarray(leaf) for name, leaf in x.items()})
+    assert found.startswith(words)
+    assert bool(found) == bool(words)
+
+
+def test_a_fit_that_does_not_converge_for_a_kink_says_so():
+    model = pipla.Model(laplace_noise, LaplaceScale().on(x="slopes"), jnp.asarray(FEATURES))
+    x = {"intercept": jnp.zeros(()), "slopes": jnp.zeros(8)}
+    with pytest.warns(pipla.ConvergenceWarning, match="smooth has kinks in x"):
+        pipla.fit(model, theta=0.0, x=x, num_particles=20, max_steps=300)
+
+
+def test_a_cause_is_named_also_where_theta_is_known():
+    one = np.ones(1)
+    estimate = Estimate(0, 1.5, one, one, one, np.eye(1), one, (0.0, 0.0, 1.0), ("moving",))
+    said = doubts_of(estimate, ["scale"], (), False, Status.STOPPED, "", "kinks")
+    assert said == ("kinks", "not converged: moving")

@@ -297,7 +297,25 @@ def test_the_table_of_the_zoo_says_who_is_wrong_in_silence():
     ]
     assert [row.verdict for row in rows] == ["right", "WRONG", "wrong, said so"]
     assert "WRONG" in table(rows).text()
-    assert counts(rows).text().splitlines()[-1].split() == ["MYIPLA", "0", "0", "1", "0"]
+    assert counts(rows).text().splitlines()[-1].split() == ["MYIPLA", "0", "0", "1", "0", "0"]
+    assert "as many gradients as fit, but no more than 1.0e+06" in table(rows, 10**6).caption
+    assert "gradients as fit." in table(rows).caption
+    assert "gradients" not in table(rows[:1]).caption
+
+
+def test_a_peer_that_takes_too_long_is_stopped_and_too_slow():
+    """PIPGLA on tv-signal-learned-noise took more than ten minutes."""
+    fitted, peer = measure(["gaussian-location"], ["PIPGLA"], most=50_000, seconds=1e-9)
+    assert (fitted.verdict, peer.verdict) == ("right", "too slow")
+    assert peer.evaluations < 50_000
+    assert "more than 1e-09 s were stopped" in table([fitted, peer], 50_000, 1e-9).caption
+
+
+def test_the_table_of_the_zoo_refuses_other_names_and_too_few_gradients():
+    with pytest.raises(ValueError, match=r"algorithm must be one of 'PIPGLA'.*got 'Gibbs'"):
+        next(measure(["lasso"], ["Gibbs"]))
+    with pytest.raises(ValueError, match="most must be at least 10000, got 99"):
+        next(measure(["lasso"], ["PIPGLA"], most=99))
 
 
 def test_the_table_of_the_zoo_fits_100_columns_whatever_the_errors():
@@ -305,7 +323,7 @@ def test_the_table_of_the_zoo_fits_100_columns_whatever_the_errors():
     rows = [
         Row(
             "laplace-scale-learned-noise",
-            "MYIPLA",
+            "recommended",
             1.2e24,
             2727.6,
             25706.7,

@@ -25,8 +25,14 @@ def run(
         str | None,
         typer.Option(
             help="Put these beside fit, with as many gradients: PIPGLA, MYIPLA, PIPULA, MYPGD, "
-            "Adaptive; separated by commas."
+            "recommended (the rule before fit); separated by commas."
         ),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(help="The most gradients of each of these on a problem.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="The most seconds of each of these on a problem.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the table as a page there.")] = None,
@@ -42,10 +48,10 @@ def run(
 
     peers = [] if algorithm is None else [each.strip() for each in algorithm.split(",")]
     rows = []
-    for row in measure(names, peers, seed):
+    for row in measure(names, peers, seed, most, seconds):
         rows.append(row)
         print(f"{row.problem} {row.algorithm}: {row.verdict}", flush=True)
-    found = table(rows)
+    found = table(rows, most, seconds)
     print(f"\n{found.text()}\n\n{found.caption}")
     fits = [row for row in rows if row.algorithm == "fit"]
     right = sum(row.right for row in fits)

@@ -28,9 +28,14 @@ from pipla.tuning import TheoryWarning
 #: What counts as right: theta in standard errors, or relative where that is more; means of x in
 #: sds, sds relative. Each plus twice the Monte-Carlo errors.
 THETA, THETA_RELATIVE, MEAN, SD = 0.1, 0.01, 0.1, 0.05
-#: The algorithms that can be put beside `fit`: they get the gradients that it took. `Adaptive` is
-#: PIPGLA in non-centred form, reflected, with antithetic particles and steps of its own.
-PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "Adaptive")
+#: The algorithms that can be put beside `fit`: they get the gradients that it took. `recommended`
+#: was the rule of this library before there was `fit`: PIPGLA in non-centred form, reflected, with
+#: antithetic particles, in `Adaptive`, which finds its steps.
+PEERS = ("PIPGLA", "MYIPLA", "PIPULA", "MYPGD", "recommended")
+#: The fewest gradients of a peer, over all of its particles.
+FEWEST = 100 * MANY_PARTICLES
+#: The steps of a peer between two looks at the clock.
+CHUNK = 100
 
 
 class Row(NamedTuple):
@@ -47,6 +52,7 @@ class Row(NamedTuple):
         evaluations: of the gradient, over all particles.
         seconds: of the steps.
         words: what it says against its own answer.
+        stopped: whether it was stopped because it took too long.
     """
 
     problem: str
@@ -59,32 +65,52 @@ class Row(NamedTuple):
     evaluations: int
     seconds: float
     words: str
+    stopped: bool = False
 
     @property
     def verdict(self) -> str:
         """In a word; `WRONG` is wrong without a word."""
+        if self.stopped:
+            return "too slow"
         if self.right:
             return "right" if self.claimed else "right, with doubts"
         return "WRONG" if self.claimed else "wrong, said so"
 
 
 def measure(
-    names: Sequence[str] | None = None, peers: Sequence[str] = (), seed: int = 0
+    names: Sequence[str] | None = None,
+    peers: Sequence[str] = (),
+    seed: int = 0,
+    most: int | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Row]:
-    """`pipla.fit` on the problems of these names (all by default), and peers beside it."""
+    """`pipla.fit` on the problems of these names (all by default), and peers beside it.
+
+    Arguments:
+        names: of the problems.
+        peers: of `PEERS`; each gets the gradients that the fit took, and no more than `most`.
+        seed: of the random numbers.
+        most: the most gradients of a peer; no limit by default.
+        seconds: the most seconds of a peer, likewise; it is then too slow.
+    """
     for peer in peers:
         _checks.choice("algorithm", peer, PEERS)
+    if most is not None:
+        _checks.integer("most", most, least=FEWEST)
+    if seconds is not None:
+        _checks.positive("seconds", _checks.real("seconds", seconds))
     for name in names or zoo.names():
         problem = zoo.get(name)
         key = jax.random.key(seed)
         row = _fitted(problem, key)
         yield row
         for peer in peers:
-            yield _run(problem, peer, row.evaluations, key)
+            limit = row.evaluations if most is None else min(row.evaluations, most)
+            yield _run(problem, peer, max(limit, FEWEST), key, seconds)
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The rows as a table."""
+def table(rows: Sequence[Row], most: int | None = None, seconds: float | None = None) -> Table:
+    """The rows as a table; `most` and `seconds` are the limits that `measure` was given."""
     columns = ("problem", "algorithm", "theta", "mean", "sd", "gradients", "s", "verdict")
     cells = [
         (
@@ -103,12 +129,17 @@ def table(rows: Sequence[Row]) -> Table:
         "Largest errors: theta in its standard errors, means of x in sds, sds of x relative. "
         "WRONG is wrong without a warning."
     )
+    if any(row.algorithm != "fit" for row in rows):
+        limit = "" if most is None else f", but no more than {most:.1e}"
+        caption += f" The others have as many gradients as fit{limit}."
+        if seconds is not None:
+            caption += f" Those that took more than {seconds:g} s were stopped: too slow."
     return Table(columns, cells, caption)
 
 
 def counts(rows: Sequence[Row]) -> Table:
     """How often each algorithm is right, with and without doubts, and wrong."""
-    verdicts = ("right", "right, with doubts", "wrong, said so", "WRONG")
+    verdicts = ("right", "right, with doubts", "wrong, said so", "WRONG", "too slow")
     found = {row.algorithm: [0] * len(verdicts) for row in rows}
     for row in rows:
         found[row.algorithm][verdicts.index(row.verdict)] += 1
@@ -135,19 +166,19 @@ def _fitted(problem: ZooProblem, key: Any) -> Row:
     )
 
 
-def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
+def _run(problem: ZooProblem, name: str, evaluations: int, key: Any, seconds: float | None) -> Row:
     """A peer, from the same start, for as many gradients."""
     model, theta = problem.model, problem.theta
     spread = jax.random.normal(jax.random.key(1), (MANY_PARTICLES,))
     particles = jax.tree.map(
-        lambda leaf: leaf + 1e-3 * spread.reshape(-1, *[1] * jnp.ndim(leaf)), problem.x
+        lambda leaf: leaf[None] + 1e-3 * spread.reshape(-1, *[1] * jnp.ndim(leaf)), problem.x
     )
     quantity = None
     with warnings.catch_warnings():
         for category in (ConvergenceWarning, TheoryWarning):
             warnings.simplefilter("ignore", category)
         algorithm: Algorithm
-        if name == "Adaptive":
+        if name == "recommended":
             plain = noncentred(model)
             model, quantity = plain
             particles = plain.start(theta, particles)
@@ -160,10 +191,18 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any) -> Row:
             algorithm,
             theta=theta,
             particles=particles,
-            num_steps=max(evaluations // MANY_PARTICLES, 100),
+            num_steps=evaluations // MANY_PARTICLES,
             key=key,
             save=Save(quantity=quantity),
+            callbacks=[lambda view: seconds is not None and view.seconds > seconds],
+            chunk_size=CHUNK,
         )
+    if result.status is Status.STOPPED:
+        made, unknown = result.num_steps * MANY_PARTICLES, np.inf
+        return Row(
+            problem.name, name, unknown, unknown, unknown, False, False, made, result.seconds,
+            result.message, True,
+        )  # fmt: skip
     sd = jax.tree.map(np.sqrt, result.x_variance)
     claimed = result.status is Status.COMPLETED and not result.warnings
     answers = (result.theta, result.theta_stderr, result.x_mean, sd)

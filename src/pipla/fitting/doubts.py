@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,75 @@ from pipla.algorithms.surrogate import LARGEST_MATRIX
 from pipla.engine.result import Status
 from pipla.fitting.verdict import Estimate
 from pipla.models.model import Model, x_block
+
+#: The pairs of particles between which kinks are looked for, and the places between two of them.
+PAIRS, PLACES = 32, 16
+#: The part of a change of the gradient that kinks must make up to be named, and by how many
+#: standard errors it must be above 0.
+JUMPS, SURE = 0.2, 5.0
+
+
+def kinked(model: Model, theta: PyTree, particles: PyTree) -> str:
+    r"""That the smooth part of a model is not smooth in x. Nothing where it is.
+
+    Between two particles $x$ and $x + d$ the gradient of a smooth $g_1$ changes by the integral of
+    its Hessian, $\nabla g_1(x + d) - \nabla g_1(x) = \int_0^1 \nabla^2 g_1(x + sd)\, d\,
+    \mathrm{d}s$. Compared are the products of both with $d$, leaf by leaf. Automatic derivatives
+    see nothing of a kink ($|x|$ has the second derivative 0 almost everywhere), and the integral
+    lacks its jumps. It is the mean over places drawn from equal parts of the way: unbiased, with
+    an error of at most that of independent places.
+    """
+    x = _trees.first(particles)
+    if jax.eval_shape(model.smooth.flow, theta, x, _trees.ones_per_leaf(x), x) is not None:
+        return ""  # a Gaussian
+    changes, bends = _between(model, theta, particles)
+    for (path, change), bend in zip(
+        jax.tree_util.tree_leaves_with_path(changes), jax.tree.leaves(bends), strict=True
+    ):
+        each = np.asarray(bend, np.float64)  # (pairs, places)
+        jumps = abs(np.sum(np.asarray(change, np.float64) - each.mean(axis=1)))
+        error = np.sqrt(np.sum(each.var(axis=1, ddof=1)) / PLACES)
+        size = float(np.sum(np.abs(change)))
+        if jumps > max(JUMPS * size, SURE * error):
+            return (
+                f"smooth has kinks in {_checks.where('x', path)} (abs, max, relu, sorting): "
+                f"{jumps / size:.0%} of the change of its gradient from particle to "
+                "particle are jumps, of which its second derivatives show nothing. Write what has "
+                "a kink as a term of pipla.prox, or round it off over a part of the posterior's "
+                "width, such as jnp.sqrt(z**2 + width**2) for jnp.abs(z)"
+            )
+    return ""
+
+
+@_trees.bounded_jit()
+def _between(
+    fixed: Model, arrays: Model, theta: PyTree, particles: PyTree
+) -> tuple[PyTree, PyTree]:
+    """For each pair and leaf, the change of the gradient, and the Hessian at some places."""
+    model = eqx.combine(fixed, arrays)
+    number, pair = _trees.num_particles(particles), np.arange(PAIRS)
+    # Of few particles, each with several others; then again, with other places.
+    other = (pair + 1 + pair // number % (number - 1)) % number
+    first, last = (
+        jax.tree.map(lambda leaf, which=which: leaf[which], particles)
+        for which in (pair % number, other)
+    )
+    kind = _trees.dtype(particles)
+    parts = jax.random.uniform(jax.random.key(0), (PAIRS, PLACES), kind)
+    places = (jnp.arange(PLACES, dtype=kind)[None] + parts) / PLACES
+
+    def one(x: PyTree, y: PyTree, places: Array) -> tuple[PyTree, PyTree]:
+        slope = jax.grad(lambda x: model.smooth_value(theta, x))
+        way = _trees.subtract(y, x)
+
+        def bend(place: Array) -> PyTree:
+            at = _trees.add(x, _trees.scale(place, way))
+            return jax.tree.map(jnp.vdot, way, jax.jvp(slope, (at,), (way,))[1])
+
+        change = jax.tree.map(jnp.vdot, way, _trees.subtract(slope(y), slope(x)))
+        return change, jax.vmap(bend)(places)
+
+    return jax.lax.map(lambda pair: one(*pair), (first, last, places))
 
 
 def uneven(model: Model, theta: PyTree, x: PyTree, x_sd: PyTree, step_size: float) -> str:
@@ -65,16 +135,18 @@ def doubts_of(
     converged: bool,
     status: Status,
     message: str,
-    apart: str,
+    cause: str,
 ) -> tuple[str, ...]:
-    """The warnings of a fit; `apart` is what `uneven` says."""
+    """The warnings of a fit; `cause` is what `kinked` or `uneven` say."""
     found = []
     # Where values became non-finite, nothing is known.
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
     flat = flat if status is not Status.NONFINITE else []
-    if apart and (artefacts or flat):
+    if cause and (artefacts or flat):
         which = ", ".join(name for name in names if name in artefacts or name in flat)
-        found.append(f"{which}: not found, although the data may well determine it: {apart}")
+        found.append(f"{which}: not found, although the data may well determine it: {cause}")
+    elif cause:
+        found.append(cause)
     elif artefacts:
         found.append(
             f"{', '.join(artefacts)}: decided by the step size, not by the data: half the step "
@@ -82,7 +154,7 @@ def doubts_of(
             "there (it rises as a noise level goes to 0, for instance). Fix it at a value that is "
             "known or estimated by other means"
         )
-    if flat and not apart:
+    if flat and not cause:
         found.append(
             f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
             "that it has no standard error. Where a scale has gone towards 0, or a strength "

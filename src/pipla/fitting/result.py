@@ -21,7 +21,7 @@ from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import joined
-from pipla.fitting.doubts import doubts_of, uneven
+from pipla.fitting.doubts import doubts_of, kinked, uneven
 from pipla.fitting.observer import Observer
 from pipla.fitting.pairs import Both
 from pipla.fitting.record import Record, Standing
@@ -255,9 +255,12 @@ def fit_of(
     rounding = rounded(model, particles, jax.tree.map(np.square, x_sd))
     converged = converged and rounding is None
     step_size = float(given("step_size", algorithm.numbers()["step_size"]))
-    unclear = bool(artefacts) or not np.all(np.isfinite(estimate.stderr))
-    apart = uneven(model, history.carry.state.theta[1], x, x_sd, step_size) if unclear else ""
-    doubts = doubts_of(estimate, names, artefacts, converged, status, message, apart)
+    cause, last = "", history.carry.state.theta[1]
+    if not converged and status is not Status.NONFINITE:
+        cause = kinked(model, last, particles)
+    if not cause and (artefacts or not np.all(np.isfinite(estimate.stderr))):
+        cause = uneven(model, last, x, x_sd, step_size)
+    doubts = doubts_of(estimate, names, artefacts, converged, status, message, cause)
     doubts = doubts if rounding is None else (rounding, *doubts)
     trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
