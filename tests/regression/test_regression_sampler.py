@@ -11,9 +11,10 @@ from pipla.regression._design import design_of
 from pipla.regression._kernels import observations
 from pipla.regression._learned import grid, sample
 from pipla.regression._precision import (
+    FEW,
     FIRST,
     LOSS,
-    ROUNDS,
+    MANY,
     WORK,
     another_round,
     monte_carlo_error,
@@ -286,15 +287,20 @@ def test_the_monte_carlo_error_is_the_variance_of_predictions():
 
 
 def test_rounds_end_when_predictions_are_known_or_the_work_is_done():
-    assert not another_round(FIRST, 0.5 * LOSS, 1.0, True, 1.0)
-    assert another_round(FIRST, 2 * LOSS, 1.0, True, 1.0)
-    assert not another_round(FIRST, 2 * LOSS, 1.0, False, 1.0)  # labels may lose more
-    assert another_round(FIRST, 0.0, 2.0, True, 1.0)  # chains that disagree: once
-    assert not another_round(2 * FIRST, 0.0, 2.0, True, 1.0)
-    assert another_round(2 * FIRST, 0.0, 2.0, True, 2e6)  # or more often, for large data
-    assert not another_round(FIRST * 2 ** (ROUNDS - 1), 1.0, 2.0, True, 1.0)
-    assert another_round(FIRST, 1.0, 1.0, True, WORK / (3 * FIRST))
-    assert not another_round(FIRST, 1.0, 1.0, True, WORK / (3 * FIRST - 1))
+    def more(sweeps=FIRST, error=0.0, rhat=1.0, linear=True, work=1.0, correlated=False):
+        return another_round(sweeps, error, rhat, linear, work, correlated)
+
+    assert not more(error=0.5 * LOSS)
+    assert more(error=2 * LOSS)
+    assert not more(error=2 * LOSS, linear=False)  # labels may lose more
+    assert not more(rhat=2.0)
+    assert more(rhat=2.0, work=2e6)  # for large data, chains that disagree
+    for rounds, correlated in ((FEW, False), (MANY, True)):
+        last = FIRST * 2 ** (rounds - 1)
+        assert more(last // 2, error=1.0, correlated=correlated)
+        assert not more(last, error=1.0, correlated=correlated)
+    assert more(error=1.0, work=WORK / (3 * FIRST))
+    assert not more(error=1.0, work=WORK / (3 * FIRST - 1))
 
 
 @pytest.mark.parametrize(("n", "p", "correlation"), [(400, 20, 0.0), (200, 100, 0.95)])
@@ -306,6 +312,7 @@ def test_chains_that_mix_slowly_sweep_longer(n, p, correlation):
     y = x[:, :10].sum(1) + 2 * rng.standard_normal(n)
     design = design_of(x, np.ones(n), centre=True, scale=True)
     data = LinearData(design, y / y.std(), np.ones(n), intercept=True)
+    assert data.correlated == (correlation > 0)
     chains = [LinearChain(data, np.zeros(p), 0.7, seed) for seed in (0, 1)]
     found = sample(list(chains), 1e-3, data.degrees)
     assert found.error <= LOSS

@@ -214,6 +214,12 @@ def _answer(
             "the sizes of effects that separate labels, which hardly anything bounds, are not "
             "accurate, nor is what was learned (theta_ and its intervals)"
         )
+    elif found.theta_rhat > DISAGREE:
+        doubts.append(
+            "the chains disagree about the weights of the prior (potential scale reduction "
+            f"{found.theta_rhat:.2f}, good is below 1.1), but neither about predictions nor about "
+            "the largest coefficients: theta_ and its intervals are not accurate"
+        )
     return Answer(
         mean=design.coefficients(mean) * scale,
         slab=spread_out(design, found.slab.reshape(outputs, design.size)),

@@ -19,6 +19,9 @@ LEVEL_VARIANCE = 100.0
 #: A coefficient of a generalised linear model that was 0 in more than 95 % of the last sweeps is
 #: updated in fewer of the next ones, but in a quarter of them at least.
 OFTEN, FEWEST_VISITS = 20.0, 0.25
+#: Features are strongly correlated where the largest eigenvalue of X'X is so many times that of
+#: independent features.
+CORRELATED = 10.0
 #: Predictions are compared for this many observations at most.
 MOST_WATCHED = 2000
 #: A Gram matrix larger than this is not formed.
@@ -55,12 +58,29 @@ class LinearData:
             self.shifts = np.bincount(owner, columns.values * self.root[columns.rows], design.size)
             self.squares = squares - self.shifts**2
         self.columns = columns
+        # Those of standardised features differ by rounding only: what they determine is tabulated.
+        mean = float(self.squares.mean()) if design.size else 1.0
+        self.squares = np.where(np.abs(self.squares - mean) < 1e-11 * mean, mean, self.squares)
         # With fewer features than observations, X'X and X'y are all that is needed.
         self.gram = design.is_dense and design.size <= min(total, LARGEST_GRAM)
         if self.gram:
             self.products = self.columns.dense @ self.y
             self.norm = float(self.y @ self.y)
             self.columns = dense_columns(self.columns.dense @ self.columns.dense.T)
+        self.correlated = design.is_dense and self._largest_eigenvalue() > CORRELATED * (
+            1 + np.sqrt(self.size / len(y))
+        ) ** 2 * float(np.mean(self.squares))
+
+    def _largest_eigenvalue(self) -> float:
+        """That of X'X, by a few steps of the power method."""
+        direction, norm = np.random.default_rng(0).standard_normal(self.size), 0.0
+        for _ in range(10):
+            direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+            image = self.columns.dense @ (
+                direction if self.gram else direction @ self.columns.dense
+            )
+            norm, direction = float(np.linalg.norm(image)), image
+        return norm
 
 
 class LinearChain(Chain):
@@ -74,6 +94,7 @@ class LinearChain(Chain):
         self.data, self.size = data, data.size
         self.places = np.arange(1.0, data.size + 1)
         self.b, self.work = b.copy(), float(numbers_in(data.columns))
+        self.correlated = data.correlated
         self.noise = np.array([noise])
         self.rng = np.random.default_rng(seed)
 

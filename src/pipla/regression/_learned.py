@@ -50,6 +50,7 @@ class Chain(Protocol):
     levels: int  # the number of intercepts
     noise: np.ndarray
     work: float  # numbers in the features that a sweep goes through
+    correlated: bool = False  # whether features are strongly correlated
     backwards: bool = False  # from the last coefficient to the first
 
     def attend(self, inclusion: np.ndarray) -> None:
@@ -80,6 +81,7 @@ class Posterior(NamedTuple):
             coefficients, and the squared residuals of a linear regression.
         worst: the coefficient that it is of; -1 for the residuals.
         error: the Monte-Carlo error of predictions, as `_precision` defines it.
+        theta_rhat: the largest potential scale reduction of the logarithms of theta.
         theta: draws of (sigma, the weight of 0, the standard deviation of the others).
         acceptance: the part of proposals that were accepted; 1 for exact conditionals.
         sweeps, seconds: of each chain, and of the whole.
@@ -96,6 +98,7 @@ class Posterior(NamedTuple):
     rhat: float
     worst: int
     error: float
+    theta_rhat: float
     theta: np.ndarray
     acceptance: float
     sweeps: int
@@ -145,7 +148,8 @@ def sample(
         while True:
             found = _round(pool, chains, priors, sweeps, bool(degrees), equal)
             done += sweeps
-            more = another_round(sweeps, found.error, found.rhat, bool(degrees), chains[0].work)
+            seen = (found.error, found.rhat, bool(degrees))
+            more = another_round(sweeps, *seen, chains[0].work, chains[0].correlated)
             total = done + 2 * sweeps * more
             if progress(done, total) or total == done:
                 break
@@ -162,6 +166,7 @@ def sample(
         rhat=found.rhat,
         worst=found.worst,
         error=found.error,
+        theta_rhat=found.theta_rhat,
         theta=found.theta,
         acceptance=found.acceptance,
         sweeps=done,
@@ -180,6 +185,7 @@ class Round(NamedTuple):
     rhat: float
     worst: int
     error: float
+    theta_rhat: float
     acceptance: float
 
 
@@ -222,6 +228,8 @@ def _round(
     worst = max(reductions, key=lambda j: reductions[j], default=-1)
     theta = np.concatenate([tally.theta for tally in every])
     theta[:, 0] = np.sqrt(theta[:, 0])
+    effects = theta * [1, -1, 1] + [0, 1, 0]  # of zeros, the weight of the others
+    logs = np.log(np.maximum(effects, 1e-300)).reshape(len(chains), -1, 3)
     proposals = 0.0 if linear else scores[..., 1].sum()
     return Round(
         mean=mean,
@@ -232,6 +240,7 @@ def _round(
         rhat=reductions.get(worst, 1.0),
         worst=worst,
         error=monte_carlo_error(parts, chains[0].square),
+        theta_rhat=max(scale_reduction(logs[..., k]) for k in range(3)),
         acceptance=float(scores[..., 0].sum() / proposals) if proposals else 1.0,
     )
 

@@ -30,9 +30,10 @@ from pipla.regression._mixture import (
     keep,
     labels_given,
     learn,
-    mixture,
     record,
     record_theta,
+    tabulate,
+    tabulated,
 )
 from pipla.regression._state import Columns, Prior, Tally
 from pipla.regression._vector_math import compiled
@@ -172,7 +173,7 @@ def linear_sweeps(
             drawn from its posterior, too.
         thin, rng, tally: see `Tally`.
     """
-    w = np.empty(prior.variances.size)
+    w, table = np.empty(prior.variances.size), np.empty((2, prior.variances.size))
     level = np.zeros(1)
     if data.columns.dense.size == 0:
         for i in range(r.size):
@@ -180,14 +181,18 @@ def linear_sweeps(
     for t in range(rates.size):
         exchange(data, b, r, level, noise[0], places, prior, w, rng)
         tally.labels[:] = 0.0
+        of_table = -1.0
         for place in range(b.size):
             j = b.size - 1 - place if backwards else place
             h = data.squares[j] / noise[0]
             q = correlation(data, r, level, j) / noise[0] + h * b[j]
-            mixture(q, h, prior, w)
+            if h != of_table:  # the same for all standardised features
+                of_table = h
+                tabulate(h, prior, table)
+            mean = tabulated(q, table, w)
             k = choose(w, rng.random())
             new = draw(q, h, prior.variances[k], rng)
-            record(j, q, h, prior, w, k, t, tally)
+            record(j, mean, w, k, t, tally)
             if new != b[j]:
                 change(data, b, r, level, j, new)
         total = 0.0

@@ -21,33 +21,45 @@ from collections.abc import Callable
 
 import numpy as np
 
-#: Sweeps of each chain in the first round, and the most rounds there are; each is twice as long as
-#: the one before.
-FIRST, ROUNDS = 300, 6
+#: Sweeps of each chain in the first round; each round is twice as long as the one before.
+FIRST = 300
+#: The most rounds. There are few of them, so that a fit takes no longer than cross-validation,
+#: unless that takes long, too: with strongly correlated features, or more numbers than `LARGE`.
+FEW, MANY = 3, 6
+LARGE = 1e6
 #: The mean of Var(delta) / V that is small enough: half of it, in nats, is what a prediction loses,
 #: and, relative to the noise, what the error of a linear regression grows by.
 #: Sweeps for labels and counts cost more, and separable labels need many.
 LOSS, LOSS_OF_LABELS = 1e-3, 4e-3
 #: The work of all rounds of one chain: sweeps times numbers in the features.
 WORK = 1.2e10
-#: Potential scale reductions above this are warned of. They are worth one more round, and others
-#: only where features hold more numbers than this, so that cross-validation takes minutes, too: it
-#: takes long to know features that replace each other, or separate labels, and predictions do not
-#: need it.
-DISAGREE, LARGE = 1.3, 1e6
+#: Potential scale reductions above this are warned of; for large data they are worth more rounds.
+#: It takes long to know features that replace each other, or separate labels, and predictions do
+#: not need it.
+DISAGREE = 1.3
 
 #: |d|² given d and m.
 Square = Callable[[np.ndarray, np.ndarray], float]
 
 
-def another_round(sweeps: int, error: float, rhat: float, linear: bool, work: float) -> bool:
-    """Whether a round of so many sweeps is followed by another; `work` is that of one sweep."""
+def another_round(
+    sweeps: int, error: float, rhat: float, linear: bool, work: float, correlated: bool
+) -> bool:
+    """Whether a round is followed by another.
+
+    Arguments:
+        sweeps: of the round.
+        error, rhat: what it found.
+        linear: whether this is a linear regression.
+        work: of one sweep.
+        correlated: whether features are strongly correlated.
+    """
+    large = work > LARGE
+    longest = FIRST * 2 ** ((MANY if large or correlated else FEW) - 1)
     rounds_together = 4 * sweeps - FIRST  # with the next one, of 2 * sweeps
-    if 2 * sweeps > FIRST * 2 ** (ROUNDS - 1) or rounds_together * work > WORK:
+    if 2 * sweeps > longest or rounds_together * work > WORK:
         return False
-    if error > (LOSS if linear else LOSS_OF_LABELS):
-        return True
-    return rhat > DISAGREE and (sweeps == FIRST or work > LARGE)
+    return error > (LOSS if linear else LOSS_OF_LABELS) or (large and rhat > DISAGREE)
 
 
 def monte_carlo_error(parts: np.ndarray, square: Square) -> float:
