@@ -122,7 +122,7 @@ class LinearChain(Chain):
         )
 
     def attend(self, inclusion: np.ndarray) -> None:
-        self.places = np.cumsum(inclusion + inclusion.mean() + 1e-6)
+        self.places = np.cumsum(inclusion + inclusion.sum() / max(self.size, 1) + 1e-6)
 
     def predicted(self, tally: Tally, sweeps: int) -> np.ndarray:
         return tally.mean / sweeps
@@ -253,7 +253,7 @@ class MultinomialChain(Chain):
         self.visits = visits_of(inclusion)
 
     def predicted(self, tally: Tally, sweeps: int) -> np.ndarray:
-        draws = tally.draws.reshape(-1, *self.b.shape)
+        draws = tally.draws.reshape(len(tally.draws), *self.b.shape)
         z = np.stack([self.watched.x @ draws[:, c].T for c in range(len(self.b))])
         z += self.base[:, None, None] + tally.levels[:, None, :]
         return softmax(z, axis=0).mean(axis=2)

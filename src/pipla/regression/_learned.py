@@ -234,7 +234,7 @@ def _round(
     return Round(
         mean=mean,
         slab=slab,
-        draws=kept.reshape(-1, size),
+        draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
         levels=np.concatenate([tally.levels.T for tally in every]),
         theta=theta,
         rhat=reductions.get(worst, 1.0),

@@ -64,7 +64,7 @@ def another_round(
 
 def monte_carlo_error(parts: np.ndarray, square: Square) -> float:
     """The larger of both estimates; the first axes of `parts` are chains and halves."""
-    halves = parts.reshape(-1, *parts.shape[2:])
+    halves = np.concatenate(parts)
     return max(_error_of(parts.mean(axis=1), square), _error_of(halves, square))
 
 
