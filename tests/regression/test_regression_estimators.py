@@ -18,6 +18,7 @@ from pipla.regression import (
     SparseLogisticRegression,
     SparsePoissonRegression,
 )
+from pipla.regression._learned import sample
 
 ALL = (SparseLinearRegression, SparseLogisticRegression, SparsePoissonRegression)
 
@@ -342,14 +343,29 @@ def test_equal_features_share_an_effect(kind):
     assert model.warnings_ == ()
 
 
-def test_features_that_may_replace_each_other_are_warned_of():
-    """Both chains would choose the first of two nearly equal features, and agree about it."""
+def test_features_that_may_replace_each_other_share_their_effect():
+    """Correlation .99999: where effects cannot change places, each chain holds on to one of them."""
     rng = np.random.default_rng(2)
     z = rng.standard_normal((200, 1))
     x = z + 0.003 * rng.standard_normal((200, 20))
     y = z[:, 0] + 0.3 * rng.standard_normal(200)
-    with pytest.warns(ConvergenceWarning, match="chains disagree"):
-        SparseLinearRegression().fit(x, y)
+    model = SparseLinearRegression(threshold=0).fit(x, y)
+    assert not model.warnings_
+    assert np.ptp(model.inclusion_) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [({"rhat": 2.0}, "most of all about the coefficient"), ({"theta_rhat": 2.0}, "the weights")],
+)
+def test_chains_that_disagree_are_warned_of(monkeypatch, found, words):
+    def disagree(*arguments):
+        return sample(*arguments)._replace(worst=0, **found)
+
+    monkeypatch.setattr("pipla.regression._answers.sample", disagree)
+    x = np.random.default_rng(2).standard_normal((50, 3))
+    with pytest.warns(ConvergenceWarning, match=words):
+        SparseLinearRegression().fit(x, x[:, 0])
 
 
 def test_counts_that_vary_too_much_for_poisson_are_warned_of():

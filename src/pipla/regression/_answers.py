@@ -15,6 +15,7 @@ from pipla.regression._chains import (
 )
 from pipla.regression._design import Design, centre_and_scale, design_of, equal_columns
 from pipla.regression._learned import CHAINS, Posterior, Progress, sample
+from pipla.regression._precision import DISAGREE
 from pipla.regression._stacking import Labels, Mode, stacked
 from pipla.regression._state import Prior
 
@@ -202,7 +203,7 @@ def _answer(
         moved = design.level(draws.astype(np.float64), moved)
     theta, interval = _theta(found, scale)
     doubts = []
-    if found.rhat > 1.3:
+    if found.rhat > DISAGREE:
         about = "the noise"
         if found.worst >= 0:
             about = f"the coefficient of feature {design.kept[found.worst % design.size]}"
@@ -212,6 +213,12 @@ def _answer(
             "the probabilities of strongly correlated features, which may replace each other, and "
             "the sizes of effects that separate labels, which hardly anything bounds, are not "
             "accurate, nor is what was learned (theta_ and its intervals)"
+        )
+    elif found.theta_rhat > DISAGREE:
+        doubts.append(
+            "the chains disagree about the weights of the prior (potential scale reduction "
+            f"{found.theta_rhat:.2f}, good is below 1.1), but neither about predictions nor about "
+            "the largest coefficients: theta_ and its intervals are not accurate"
         )
     return Answer(
         mean=design.coefficients(mean) * scale,

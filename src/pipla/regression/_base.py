@@ -12,6 +12,7 @@ from pipla import _checks
 from pipla._extras import extra
 from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.regression._learned import LEARNING
+from pipla.regression._precision import MANY
 
 with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.base import BaseEstimator
@@ -139,7 +140,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
         """Tell the callbacks of scikit-learn, where there are any, after each block of sweeps."""
         if "_skl_callbacks" not in self.__dict__:
             return lambda done, total: None
-        context = self._init_callback_context(max_subtasks=len(LEARNING) + 1)
+        context = self._init_callback_context(max_subtasks=len(LEARNING) + MANY)
         context.call_on_fit_task_begin(estimator=self)
 
         def report(done: int, total: int) -> None:

@@ -1,8 +1,7 @@
-r"""Gibbs sweeps over the coefficients of a regression in machine code (numba).
+r"""Sweeps over the coefficients of a generalised linear model in machine code (numba).
 
-As a function of one coefficient $t$ with the others held fixed, the log-likelihood is, exactly
-(linear regression) or approximately, $q t - \tfrac h2 t^2$ up to a constant, and `_mixture` has the
-conditional under the prior.
+As a function of one coefficient $t$ with the others held fixed, the log-likelihood is approximately
+$q t - \tfrac h2 t^2$ up to a constant, and `_mixture` has the conditional under the prior.
 
 The loop over sweeps belongs to this application and runs on the host: a sweep is thousands of
 dependent updates of one number each, for which XLA is not made.
@@ -23,7 +22,6 @@ from pipla.regression._mixture import (
     labels_given,
     learn,
     mixture,
-    record,
     record_state,
     record_theta,
 )
@@ -36,108 +34,6 @@ DAMPED = 4.0
 LENGTHENED, LONG = 4.0, 0.1
 #: The part of the updates in which a coefficient keeps its label.
 SAME_LABEL = 0.1
-
-# Linear regression. #
-
-
-@compiled
-def linear_sweeps(
-    columns: Columns,
-    squares: np.ndarray,
-    shifts: np.ndarray,
-    root: np.ndarray,
-    b: np.ndarray,
-    r: np.ndarray,
-    noise: np.ndarray,
-    rows: float,
-    gram: bool,
-    backwards: bool,
-    prior: Prior,
-    rates: np.ndarray,
-    thin: int,
-    rng: Any,
-    tally: Tally,
-) -> None:
-    r"""Sweeps of exact Gibbs for $y \sim N(Xb, \sigma^2)$, the intercept integrated out.
-
-    Arguments:
-        columns: X, whose rows are scaled by the roots of the weights; with `gram`, X'X.
-        squares: the squared norm of each column, after centring.
-        shifts: the inner product of each column with `root`; 0 where columns are centred.
-        root: the direction of the intercept, of norm 1; only read for compressed columns.
-        b, r: the coefficients and y - Xb; with `gram`, X'(y - Xb) and, at its end, |y - Xb|².
-        noise: sigma squared, an array of one number.
-        rows: the degrees of freedom: observations, less 1 for an intercept.
-        gram: see above.
-        backwards: from the last coefficient to the first. Of features that can replace each other
-            the first tends to be chosen and to stay: chains that begin at either end show it.
-        prior: the mixture.
-        rates: the rate of learning in each sweep. 0 leaves theta where it is, and below 0 it is
-            drawn from its posterior, too.
-        thin, rng, tally: see `Tally`.
-    """
-    w = np.empty(prior.variances.size)
-    sparse = columns.dense.size == 0
-    level = 0.0
-    if sparse:
-        for i in range(r.size):
-            level += root[i] * r[i]
-    for t in range(rates.size):
-        tally.labels[:] = 0.0
-        for place in range(b.size):
-            j = b.size - 1 - place if backwards else place
-            if gram:
-                q = r[j]
-            elif sparse:
-                q = -shifts[j] * level
-                for i in range(columns.starts[j], columns.starts[j + 1]):
-                    q += columns.values[i] * r[columns.rows[i]]
-            else:
-                q = 0.0
-                x = columns.dense[j]
-                for i in range(r.size):
-                    q += x[i] * r[i]
-            correlation = q
-            q = (q + squares[j] * b[j]) / noise[0]
-            h = squares[j] / noise[0]
-            mixture(q, h, prior, w)
-            k = choose(w, rng.random())
-            new = draw(q, h, prior.variances[k], rng)
-            record(j, q, h, prior, w, k, t, tally)
-            step = new - b[j]
-            if step == 0.0:
-                continue
-            b[j] = new
-            if sparse:
-                for i in range(columns.starts[j], columns.starts[j + 1]):
-                    r[columns.rows[i]] -= columns.values[i] * step
-                level -= shifts[j] * step
-            else:
-                x = columns.dense[j]
-                for i in range(x.size):
-                    r[i] -= x[i] * step
-                if gram:
-                    r[b.size] += step * (step * squares[j] - 2.0 * correlation)
-        total = 0.0
-        if gram:
-            total = max(r[b.size], 0.0)
-        else:
-            for i in range(r.size):
-                total += r[i] * r[i]
-            total = max(total - level * level, 0.0)
-        tally.scores[t, 0] = total
-        if rates[t] > 0.0:
-            learn(prior, tally.counts[t], b.size, rates[t])
-            # Never 0: where nothing is left of y, the noise is 1e-5 of it.
-            noise[0] += rates[t] * (max(total / rows, 1e-10) - noise[0])
-        elif rates[t] < 0.0:
-            draw_weights(prior, rng, tally)
-            noise[0] = max(0.5 * total / rng.standard_gamma(0.5 * rows), 1e-10)
-        record_theta(prior, noise[0], t, tally)
-        keep(t, thin, b, 0.0, tally)
-
-
-# Generalised linear models. #
 
 
 @inlined

@@ -19,17 +19,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pipla.regression._mixture import learn
+from pipla.regression._precision import (
+    FIRST,
+    another_round,
+    monte_carlo_error,
+    scale_reduction,
+)
 from pipla.regression._state import Prior, Tally
 
 #: Independent chains: one per thread of a small machine, and two can be compared.
 CHAINS = 2
 #: Sweeps of the blocks in which theta is learned, and the rate in each.
 LEARNING = ((30, 0.3), (30, 0.3), (40, 0.2), (60, 0.1), (120, 0.05))
-#: Sweeps of each chain from there.
-SAMPLING = 300
-#: A coefficient that was 0 in more than 95 % of the last sweeps is updated in fewer of the next
-#: ones, but in a quarter of them at least.
-OFTEN, FEWEST_VISITS = 20.0, 0.25
 #: The ratio of neighbouring variances of the grid.
 RATIO = 4.0
 #: The largest variance that the grid is extended to, for features of variance 1.
@@ -48,8 +49,18 @@ class Chain(Protocol):
     size: int
     levels: int  # the number of intercepts
     noise: np.ndarray
-    visits: np.ndarray  # the probability that a sweep updates a coefficient
+    work: float  # numbers in the features that a sweep goes through
+    correlated: bool = False  # whether features are strongly correlated
     backwards: bool = False  # from the last coefficient to the first
+
+    def attend(self, inclusion: np.ndarray) -> None:
+        """Prefer coefficients that have probably an effect, given what was learned so far."""
+
+    def predicted(self, tally: Tally, sweeps: int) -> np.ndarray:
+        """What determines predictions for (some of) the observations, after so many sweeps."""
+
+    def square(self, d: np.ndarray, m: np.ndarray) -> float:
+        """The square of a difference d of such predictions near m, as in `_precision`."""
 
     def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
         """As many sweeps as there are rates; `tally` and, while learning, `prior` are updated."""
@@ -69,6 +80,8 @@ class Posterior(NamedTuple):
         rhat: the largest potential scale reduction over what was monitored: the largest
             coefficients, and the squared residuals of a linear regression.
         worst: the coefficient that it is of; -1 for the residuals.
+        error: the Monte-Carlo error of predictions, as `_precision` defines it.
+        theta_rhat: the largest potential scale reduction of the logarithms of theta.
         theta: draws of (sigma, the weight of 0, the standard deviation of the others).
         acceptance: the part of proposals that were accepted; 1 for exact conditionals.
         sweeps, seconds: of each chain, and of the whole.
@@ -84,6 +97,8 @@ class Posterior(NamedTuple):
     trace: np.ndarray
     rhat: float
     worst: int
+    error: float
+    theta_rhat: float
     theta: np.ndarray
     acceptance: float
     sweeps: int
@@ -115,55 +130,118 @@ def sample(
             they change places, which is a step that the chains themselves would hardly ever make.
     """
     began = time.perf_counter()
-    total = sum(count for count, _ in LEARNING) + SAMPLING
-    size, done = chains[0].size, 0
+    done, total = 0, sum(count for count, _ in LEARNING) + FIRST
     for place, chain in enumerate(chains):
         chain.backwards = place % 2 == 1
     prior = grid(smallest) if start is None else start
     trace: list[np.ndarray] = []
     with ThreadPoolExecutor(len(chains)) as pool:
         for count, rate in LEARNING:
-            tallies = _block(pool, chains, prior, np.full(count, rate), 1, 0)
+            tallies = _block(pool, chains, _copies(prior, chains), np.full(count, rate), 1, 0)
             prior = _pooled(chains, prior, tallies, rate, trace)
             done += count
             if progress(done, total):
                 break
-        draws = int(np.clip(MOST_NUMBERS // max(size, 1), FEWEST_DRAWS, MOST_DRAWS)) // len(chains)
-        thin = -(-SAMPLING // draws)
         noise = float(chains[0].noise[0])
-        tallies = _block(pool, chains, prior, np.full(SAMPLING, -1.0), thin, SAMPLING // thin)
-        progress(total, total)
-    scores = np.stack([tally.scores for tally in tallies])
-    proposals = 0.0 if degrees else scores[..., 1].sum()
-    kept = np.stack([tally.draws for tally in tallies])
-    mean = np.mean([tally.mean for tally in tallies], axis=0) / SAMPLING
-    slab = np.mean([tally.slab for tally in tallies], axis=0) / SAMPLING
-    rng = np.random.default_rng(0)
-    for group in equal:
-        kept[..., group] = rng.permuted(kept[..., group], axis=-1)
-        mean[group], slab[group] = mean[group].mean(), slab[group].mean()
-    watched = {-1: scores[..., 0]} if degrees else {}
-    theta = np.concatenate([tally.theta for tally in tallies])
-    theta[:, 0] = np.sqrt(theta[:, 0])
-    largest = np.argsort(-np.abs(mean))[:20]
-    watched |= {int(j): kept[..., j].astype(np.float64) for j in largest}
-    reductions = {j: scale_reduction(series) for j, series in watched.items()}
-    worst = max(reductions, key=lambda j: reductions[j], default=-1)
+        priors = _copies(prior, chains)  # each chain draws its own weights from here
+        sweeps = FIRST
+        while True:
+            found = _round(pool, chains, priors, sweeps, bool(degrees), equal)
+            done += sweeps
+            seen = (found.error, found.rhat, bool(degrees))
+            more = another_round(sweeps, *seen, chains[0].work, chains[0].correlated)
+            total = done + 2 * sweeps * more
+            if progress(done, total) or total == done:
+                break
+            sweeps *= 2
     return Posterior(
         variances=prior.variances,
         weights=prior.weights,
         noise=float(np.sqrt(noise)) if degrees else float("nan"),
+        mean=found.mean,
+        slab=found.slab,
+        draws=found.draws,
+        levels=found.levels,
+        trace=np.concatenate(trace),
+        rhat=found.rhat,
+        worst=found.worst,
+        error=found.error,
+        theta_rhat=found.theta_rhat,
+        theta=found.theta,
+        acceptance=found.acceptance,
+        sweeps=done,
+        seconds=time.perf_counter() - began,
+    )
+
+
+class Round(NamedTuple):
+    """What the chains drew in a round; see `Posterior`."""
+
+    mean: np.ndarray
+    slab: np.ndarray
+    draws: np.ndarray
+    levels: np.ndarray
+    theta: np.ndarray
+    rhat: float
+    worst: int
+    error: float
+    theta_rhat: float
+    acceptance: float
+
+
+def _round(
+    pool: ThreadPoolExecutor,
+    chains: list[Chain],
+    priors: list[Prior],
+    sweeps: int,
+    linear: bool,
+    equal: Sequence[np.ndarray],
+) -> Round:
+    """So many sweeps of every chain, in two halves, that draw theta, too."""
+    size = chains[0].size
+    draws = int(np.clip(MOST_NUMBERS // max(size, 1), FEWEST_DRAWS, MOST_DRAWS)) // len(chains)
+    thin = -(-sweeps // draws)
+    half = sweeps // 2
+    halves = [
+        _block(pool, chains, priors, np.full(half, -1.0), thin, half // thin) for _ in range(2)
+    ]
+    parts = np.stack(
+        [
+            [chain.predicted(tally, half) for tally in tallies]
+            for chain, *tallies in zip(chains, *halves, strict=True)
+        ]
+    )
+    scores = np.stack([[tally.scores for tally in tallies] for tallies in halves], axis=1)
+    scores = scores.reshape(len(chains), -1, 2)
+    kept = np.concatenate([np.stack([tally.draws for tally in tallies]) for tallies in halves], 1)
+    every = [tally for tallies in zip(*halves, strict=True) for tally in tallies]
+    mean = np.mean([tally.mean for tally in every], axis=0) / half
+    slab = np.mean([tally.slab for tally in every], axis=0) / half
+    rng = np.random.default_rng(0)
+    for group in equal:
+        kept[..., group] = rng.permuted(kept[..., group], axis=-1)
+        mean[group], slab[group] = mean[group].mean(), slab[group].mean()
+    watched = {-1: scores[..., 0]} if linear else {}
+    largest = np.argsort(-np.abs(mean))[:20]
+    watched |= {int(j): kept[..., j].astype(np.float64) for j in largest}
+    reductions = {j: scale_reduction(series) for j, series in watched.items()}
+    worst = max(reductions, key=lambda j: reductions[j], default=-1)
+    theta = np.concatenate([tally.theta for tally in every])
+    theta[:, 0] = np.sqrt(theta[:, 0])
+    effects = theta * [1, -1, 1] + [0, 1, 0]  # of zeros, the weight of the others
+    logs = np.log(np.maximum(effects, 1e-300)).reshape(len(chains), -1, 3)
+    proposals = 0.0 if linear else scores[..., 1].sum()
+    return Round(
         mean=mean,
         slab=slab,
         draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
-        levels=np.concatenate([tally.levels.T for tally in tallies]),
-        trace=np.concatenate(trace),
+        levels=np.concatenate([tally.levels.T for tally in every]),
+        theta=theta,
         rhat=reductions.get(worst, 1.0),
         worst=worst,
-        theta=theta,
+        error=monte_carlo_error(parts, chains[0].square),
+        theta_rhat=max(scale_reduction(logs[..., k]) for k in range(3)),
         acceptance=float(scores[..., 0].sum() / proposals) if proposals else 1.0,
-        sweeps=total,
-        seconds=time.perf_counter() - began,
     )
 
 
@@ -176,22 +254,26 @@ def grid(smallest: float, largest: float = 4.0) -> Prior:
     return Prior(variances, weights)
 
 
+def _copies(prior: Prior, chains: list[Chain]) -> list[Prior]:
+    return [prior._replace(weights=prior.weights.copy()) for _ in chains]
+
+
 def _block(
     pool: ThreadPoolExecutor,
     chains: list[Chain],
-    prior: Prior,
+    priors: list[Prior],
     rates: np.ndarray,
     thin: int,
     draws: int,
 ) -> list[Tally]:
-    """A block of sweeps of every chain, each with a copy of the prior that it may change."""
+    """A block of sweeps of every chain, each with a prior of its own, whose weights may change."""
 
-    def one(chain: Chain) -> Tally:
+    def one(chain: Chain, prior: Prior) -> Tally:
         tally = Tally.empty(chain.size, len(prior.variances), len(rates), draws, chain.levels)
-        chain.sweep(prior._replace(weights=prior.weights.copy()), rates, thin, tally)
+        chain.sweep(prior, rates, thin, tally)
         return tally
 
-    return list(pool.map(one, chains))
+    return list(pool.map(one, chains, priors))
 
 
 def _pooled(
@@ -209,7 +291,7 @@ def _pooled(
     found = np.mean([tally.slab for tally in tallies], axis=0) / len(tallies[0].counts)
     for chain in chains:
         chain.noise[0] = noise
-        chain.visits = np.clip(OFTEN * found, FEWEST_VISITS, 1.0)
+        chain.attend(found)
     variances = prior.variances
     # More than a tenth of a coefficient at the end of the grid, and more than beside it.
     if weights[-1] * size > 0.1 and variances[-1] < LARGEST:
@@ -217,16 +299,3 @@ def _pooled(
         weights = np.append(weights, np.full(2, weights[-1] / 3))
         weights /= weights.sum()
     return Prior(variances, weights)
-
-
-def scale_reduction(series: np.ndarray) -> float:
-    """Gelman and Rubin's potential scale reduction of split chains; axes: chains, draws."""
-    half = series.shape[1] // 2
-    if half < 2:
-        return 1.0
-    parts = np.concatenate([series[:, :half], series[:, half : 2 * half]])
-    within = parts.var(axis=1, ddof=1).mean()
-    between = parts.mean(axis=1).var(ddof=1)
-    if within <= 1e-12 * np.mean(series**2):  # constant, or as good as that
-        return 1.0
-    return float(np.sqrt((half - 1) / half + between / within))
