@@ -1,12 +1,13 @@
 r"""Sampling the coefficients under a prior whose shape is learned.
 
 The prior is $\pi_0 \delta_0 + \sum_k \pi_k N(0, v_k)$ on a geometric grid of variances. Several
-chains sweep over the coefficients in threads (`_kernels`). First the weights, and the noise of a
-linear regression, are learned by stochastic EM (the maximum of the marginal likelihood, with a
-little in favour of 0), in blocks after which the chains share what they
-learned and the grid is extended where the data ask for it. Then the chains sample the coefficients
-together with theta, under a prior of theta that weighs little. Held at its maximum, theta would
-give intervals that are too short where the shape is uncertain (dense effects, for example).
+chains sweep over the coefficients in threads (`_linear`, `_kernels`). First the weights, and the
+noise of a linear regression, are learned by stochastic EM (the maximum of the marginal likelihood,
+with a little in favour of 0), in blocks after which the chains share what they learned and the
+grid is extended where the data ask for it. Then the chains sample the coefficients together with
+theta, under a prior of theta that weighs little, until predictions are known well enough
+(`_precision`). Held at its maximum, theta would give intervals that are too short where the shape
+is uncertain (dense effects, for example).
 """
 
 from __future__ import annotations
