@@ -5,7 +5,7 @@ from the prior at the true theta, then data, and fits them. With 200 replicates 
 interval is 92 to 98 % in 95 of 100 tables.
 
 `separable` is a logistic lasso in which a linear predictor separates the classes in most
-replicates. The marginal likelihood does not vanish there as the scale grows, in a fifth of the
+replicates. The marginal likelihood does not vanish there as the scale grows, in some
 replicates it has no maximum, and normal intervals hold theta too often, however exact:
 `theta_profile.py` computes that without `fit`.
 """

@@ -71,7 +71,7 @@ class Row(NamedTuple):
     def verdict(self) -> str:
         """In a word; `WRONG` is wrong without a word."""
         if self.stopped:
-            return "too slow"
+            return "stopped"
         if self.right:
             return "right" if self.claimed else "right, with doubts"
         return "WRONG" if self.claimed else "wrong, said so"
@@ -91,7 +91,7 @@ def measure(
         peers: of `PEERS`; each gets the gradients that the fit took, and no more than `most`.
         seed: of the random numbers.
         most: the most gradients of a peer; no limit by default.
-        seconds: the most seconds of a peer, likewise; it is then too slow.
+        seconds: the most seconds of a peer, likewise; stopped ones have no answer.
     """
     for peer in peers:
         _checks.choice("algorithm", peer, PEERS)
@@ -133,13 +133,13 @@ def table(rows: Sequence[Row], most: int | None = None, seconds: float | None = 
         limit = "" if most is None else f", but no more than {most:.1e}"
         caption += f" The others have as many gradients as fit{limit}."
         if seconds is not None:
-            caption += f" Those that took more than {seconds:g} s were stopped: too slow."
+            caption += f" Those that took more than {seconds:g} s were stopped."
     return Table(columns, cells, caption)
 
 
 def counts(rows: Sequence[Row]) -> Table:
     """How often each algorithm is right, with and without doubts, and wrong."""
-    verdicts = ("right", "right, with doubts", "wrong, said so", "WRONG", "too slow")
+    verdicts = ("right", "right, with doubts", "wrong, said so", "WRONG", "stopped")
     found = {row.algorithm: [0] * len(verdicts) for row in rows}
     for row in rows:
         found[row.algorithm][verdicts.index(row.verdict)] += 1
@@ -147,7 +147,9 @@ def counts(rows: Sequence[Row]) -> Table:
 
 
 def _error(value: float) -> Cell | None:
-    """An error with three decimals, or its order of magnitude above 1000."""
+    """An error with three decimals, or its order of magnitude above 1000; none of what stopped."""
+    if np.isinf(value):
+        return None
     return fixed(value, 3) if value < 1000 else Cell(f"{value:.0e}", value)
 
 
