@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees, prox
 from pipla._trees import Path
@@ -67,12 +67,12 @@ class Layer:
         variance = 1 / self.fan_in
         return 0.25 * math.log(variance if self.prior == "normal" else variance / 2)
 
-    def draw(self, key: Key[Array, ""], num: int, alpha: float, dtype: Any) -> Array:
+    def draw(self, rng: np.random.Generator, num: int, alpha: float, dtype: Any) -> Array:
         """Weights from the prior, but independent: a group would give all of its size away."""
         shape = (num, *self.shape)
-        if self.prior == "normal":
-            return math.exp(2 * alpha) * jax.random.normal(key, shape, dtype)
-        return math.exp(2 * alpha) * jax.random.laplace(key, shape, dtype)
+        normal = self.prior == "normal"
+        draws = rng.standard_normal(shape) if normal else rng.laplace(size=shape)
+        return jnp.asarray(math.exp(2 * alpha) * draws, dtype)
 
 
 def layers_of(module: PyTree, chosen: Any, prior: Any) -> tuple[Layer, ...]:

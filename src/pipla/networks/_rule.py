@@ -54,9 +54,9 @@ from pipla.prox.strength import Strength
 
 #: The factor by which a measured stiffness is forgotten from one measurement to the next.
 MEMORY = 0.95
-#: The steps between two measurements, each of one layer, in turn; and the first steps, in which a
-#: network changes fast, and each has one.
-EVERY, EARLY = 4, 200
+#: The steps between two measurements, each of one layer, in turn; the first steps, in which a
+#: network changes fast, and each has one; and the measurements of each layer in the very first.
+EVERY, EARLY, FIRST = 4, 200, 8
 #: What a layer counts as stiffer than it was measured where its particles were too fast.
 BRAKE = 1.25
 
@@ -97,30 +97,27 @@ class Kinetic(Algorithm[KineticState]):
     width: Array = eqx.field(converter=number, default=1.0)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> KineticState:
-        at_rest, along = normals_like(jax.random.key(0), (particles, _trees.first(particles)))
-        state = KineticState(
+        velocities = normals_like(jax.random.key(0), particles)
+        along = _trees.first(velocities)
+        return KineticState(
             theta=theta,
             particles=particles,
-            velocities=at_rest,
+            velocities=velocities,
             warm=model.warm_start(theta, particles),
             optimizer=first_state(self.optimizer, theta),
             directions=jax.tree.map(lambda leaf: leaf / _trees.norm(leaf), along),
             stiffness=jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), along),
             steps=jnp.zeros((), jnp.int32),
         )
-        turns = 8 * len(jax.tree.leaves(along))
-        return jax.lax.fori_loop(0, turns, lambda i, s: self._measured(s, i, model), state)
 
     def step(
         self, key: Key[Array, ""], state: KineticState, model: Model
     ) -> tuple[KineticState, Info]:
-        early = state.steps < EARLY
-        state = jax.lax.cond(
-            early | (state.steps % EVERY == 0),
-            lambda: self._measured(
-                state, jnp.where(early, state.steps, state.steps // EVERY), model
-            ),
-            lambda: state,
+        # One loop for the many measurements before the first move and for those on the way: the
+        # product with the Hessian is compiled once, and not a second time in `init`.
+        turn, turns = self._turns(state)
+        state = jax.lax.fori_loop(
+            turn, turn + turns, lambda n, s: self._measured(s, n, model), state
         )
         squares, pace = self._steps(state, model)
         length = jax.tree.map(jnp.sqrt, squares)
@@ -216,7 +213,17 @@ class Kinetic(Algorithm[KineticState]):
             powers[term.reach()[0][1][0]] = _homogeneity(term)
         return {name: 4.0 * powers[name] * z[name].size for name in scales}
 
-    def _measured(self, state: KineticState, turn: Any, model: Model) -> KineticState:
+    def _turns(self, state: KineticState) -> tuple[Array, Array]:
+        """The number of the next measurement, and how many there are before this move."""
+        early = state.steps < EARLY
+        turns = (early | (state.steps % EVERY == 0)).astype(jnp.int32)
+        all_layers = FIRST * len(jax.tree.leaves(state.stiffness))
+        return (
+            jnp.where(early, state.steps, state.steps // EVERY),
+            jnp.where(state.steps == 0, all_layers, turns),
+        )
+
+    def _measured(self, state: KineticState, turn: Array, model: Model) -> KineticState:
         """One power iteration on the block of one layer, in the units of x, at one particle."""
         leaves, structure = jax.tree.flatten(state.directions)
         lengths = jax.tree.leaves(state.stiffness)

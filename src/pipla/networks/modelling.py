@@ -69,11 +69,12 @@ class NetworkModel:
         """Weights of each layer for `num` particles, drawn at the scales of `theta`."""
         num = _checks.integer("num", num, least=1)
         _checks.random_key("key", key)
-        keys = jax.random.split(key, len(self.layers))
+        # By NumPy: JAX compiles most of a second for the shape of each layer.
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         scales = self.theta["scales"]
         return {
-            layer.name: layer.draw(one, num, float(scales[layer.name]), scales[layer.name].dtype)
-            for layer, one in zip(self.layers, keys, strict=True)
+            layer.name: layer.draw(rng, num, float(scales[layer.name]), scales[layer.name].dtype)
+            for layer in self.layers
         }
 
     def modules(self, theta: PyTree, x: PyTree) -> PyTree:
