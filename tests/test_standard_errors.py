@@ -85,7 +85,7 @@ class Skewed(ClosedForm):
 def test_a_term_of_ones_own_beside_a_known_one():
     """Own by quadrature; before, the standard error asked for its non-centred form."""
     rng = np.random.default_rng(3)
-    y = 2 * rng.laplace(size=60) + 0.5 * rng.normal(size=60)
+    y = 2 * rng.laplace(size=20) + 0.5 * rng.normal(size=20)
 
     def marginal(theta):
         log = theta - np.exp(theta) * np.maximum(GRID, -2 * GRID)
@@ -100,7 +100,7 @@ def test_a_term_of_ones_own_beside_a_known_one():
         lambda theta, x, y: 2 * (jnp.sum((x["a"] - y) ** 2) + jnp.sum((x["b"] - y) ** 2)), term, y
     )
     theta = {"known": jnp.zeros(()), "own": jnp.zeros(())}
-    x = {"a": np.zeros(60), "b": np.zeros(60)}
+    x = {"a": np.zeros(20), "b": np.zeros(20)}
     assert float(longest_moves(model, theta)["known"]) == pytest.approx(0.5)  # a factor e of c
     found = pipla.fit(model, theta=theta, x=x, num_particles=40)
     assert found.converged
