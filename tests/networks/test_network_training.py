@@ -14,6 +14,7 @@ import pipla
 from pipla import networks
 from pipla.networks import _settling
 from pipla.networks.trained import _thinned
+from pipla.networks.training import rule
 
 KEY = jax.random.key(0)
 
@@ -310,3 +311,34 @@ def test_a_bias_that_is_far_away_is_warned_of(linear):
     with pytest.warns(pipla.ConvergenceWarning, match="bias of the network, which is not latent"):
         trained = networks.train(network, num_steps=2000, key=KEY)
     assert trained.status is pipla.Status.UNRELIABLE
+
+
+def test_the_first_step_knows_the_curvature_of_every_layer_and_the_start_does_not_need_it():
+    """Beside the largest eigenvalues of the blocks of the Hessian, at all particles."""
+    evaluated = []
+
+    def activation(z):
+        evaluated.append(z)
+        return jnp.tanh(z)
+
+    module = eqx.nn.MLP(2, 2, width_size=4, depth=1, activation=activation, key=KEY)
+    network = networks.model(module, *tiny_data())
+    particles, form = network.particles(8, jax.random.key(1)), network.noncentred
+    scheme, start = rule(network, num_steps=100), form.start(network.theta, particles)
+    evaluated.clear()
+    state = jax.jit(lambda z: scheme.init(form.model, network.theta, z))(start)
+    assert not evaluated  # the network is compiled once, in the step
+    with jax.numpy_dtype_promotion("standard"):  # for Adam
+        state, _ = jax.jit(lambda key, state: scheme.step(key, state, form.model))(KEY, state)
+    for name in particles:
+
+        def largest(x, name=name):
+            def potential(flat):
+                moved = x | {name: flat.reshape(x[name].shape)}
+                return network.model.smooth_value(network.theta, moved)
+
+            hessian = jax.hessian(potential)(x[name].ravel())
+            return jnp.max(jnp.abs(jnp.linalg.eigvalsh(hessian)))
+
+        exact = jax.vmap(largest)(particles)
+        assert 0.7 * exact.min() < state.stiffness[name] < 1.0001 * exact.max()
