@@ -3,7 +3,7 @@
 Any equinox module will do: `pipla.networks.model` puts the weights of its linear layers under
 Laplace priors with learned scales; biases and normalisations are deterministic and are trained by
 Adam. The data are scikit-learn's 8 × 8 digits, which need no network. Run it with
-`python examples/residual_network.py`; it takes less than half a minute.
+`python examples/residual_network.py`; it takes about half a minute.
 """
 
 import warnings
