@@ -328,7 +328,8 @@ def _outputs_of(module: PyTree, features: PyTree) -> tuple[int, ...]:
     except Exception as error:  # a module may raise anything at a shape it is not made for
         shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", one)
         raise ValueError(
-            f"module failed on the features of one observation, {shapes}: {error}. It is called as "
+            f"module failed on the features of one observation, {shapes}: "
+            f"{str(error).rstrip('.')}. It is called as "
             "module(features[i]), without a batch axis, a key or a state; shape the features as "
             "its first layer expects them."
         ) from error
