@@ -75,7 +75,8 @@ def train(
             more with batches, so that all observations are seen as often as in 1000 steps at least.
         batch_size: the number of observations per step; by default all. The noise of batches adds
             to that of the sampler, and steps are made as much shorter: batches save memory and
-            time per step rather than work.
+            time per step rather than work. What remains of it moves the scales, more so for small
+            batches, and no warning says so: where scales matter, use all observations.
         key: `jax.random.key(seed)`. Equal keys give equal networks.
         callbacks: as for `pipla.run`.
         progress: show a progress bar; by default only on a terminal.
