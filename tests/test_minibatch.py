@@ -114,6 +114,23 @@ def test_the_gradients_of_an_epoch_have_the_mean_of_all_data(make, control_varia
     assert spread > 0.1  # they are not all of the same batch
 
 
+def test_symmetric_batches_come_back_in_reverse():
+    """Steps so short that nothing moves: gradients tell the batches apart."""
+    model = logistic()
+    algorithm = pipla.Minibatch(pipla.PIPGLA(1e-14, theta_noise=False), 12, symmetric=True)
+    state = algorithm.init(model, THETA, PARTICLES)
+    step = jax.jit(lambda key, state: algorithm.step(key, state, model))
+    found = []
+    for number in range(15):
+        state, info = step(jax.random.fold_in(jax.random.key(1), number), state)
+        found.append(np.asarray(info.particle_gradient))
+    first, second, third = found[:5], found[5:10], found[10:]
+    np.testing.assert_allclose(second, first[::-1], atol=1e-4)
+    np.testing.assert_allclose(sum(third), sum(first), atol=1e-4)  # all data once more,
+    for one in first:
+        assert np.abs(third[0] - one).max() > 0.01  # in other batches
+
+
 def scales():
     """A learned scale that is not normalised: its non-centred form has a remainder."""
     term = pipla.prox.Strength(pipla.prox.L1(), degrees=2.0)

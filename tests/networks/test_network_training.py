@@ -13,8 +13,9 @@ from scipy import optimize
 import pipla
 from pipla import networks
 from pipla.networks import _settling
+from pipla.networks._rule import _braked
 from pipla.networks.trained import _thinned
-from pipla.networks.training import rule
+from pipla.networks.training import _even, rule
 
 KEY = jax.random.key(0)
 
@@ -218,17 +219,110 @@ def test_equal_keys_give_equal_networks(linear):
     np.testing.assert_array_equal(again.particles["weight"], trained.particles["weight"])
 
 
+# Batches. #
+
+
+def test_batches_give_the_scale_the_noise_and_the_weights_of_the_closed_form(linear):
+    """Batches of 4 of 200 rows. Monte-Carlo errors are .003 (alpha) and .001 (noise).
+
+    The variance of each of 30 directions, of 200 draws, has a relative error of .15 at most, their
+    mean of .03.
+    """
+    features, y, trained = linear
+    network = trained.network
+    batches = networks.train(network, batch_size=4, num_steps=50_000, key=KEY)
+    alpha, noise, mean = gaussian_maximum(features, y, network.layers[0].first_scale())
+    assert batches.scales["weight"] == pytest.approx(alpha, abs=0.015)
+    assert np.log(batches.noise) == pytest.approx(noise, abs=0.015)
+    weights = batches.particles["weight"].reshape(-1, 30) - mean
+    np.testing.assert_allclose(weights.mean(axis=0), 0, atol=0.04)
+    precision = features.T @ features / np.exp(2 * noise) + np.exp(-4 * alpha) * np.eye(30)
+    values, vectors = np.linalg.eigh(precision)
+    widths = np.mean((weights @ vectors) ** 2, axis=0) * values
+    assert widths.mean() == pytest.approx(1, abs=0.15)
+    assert batches.status is pipla.Status.COMPLETED
+
+
+def counts():
+    """A Poisson network of two layers without biases."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((120, 2))
+    labels = rng.poisson(np.exp(0.5 + np.sin(2 * features[:, 0]) + 0.5 * features[:, 1]))
+    module = eqx.nn.MLP(
+        *(2, 1, 8, 1), activation=jnp.tanh, use_bias=False, use_final_bias=False, key=KEY
+    )
+    return networks.model(module, features, labels, family="poisson")
+
+
 @pytest.mark.slow
-def test_batches_and_deterministic_parts():
-    """A bias of 3 by Adam; the scale on batches of 40 of 200 is near that on all rows."""
+def test_batches_do_not_move_the_scales():
+    """With 60 000 steps on all rows, whatever their length: -.32 and .525, to .01.
+
+    Errors of these runs are .03 at most. Noise of batches that did not cancel made the second one
+    .42; friction against the noise left both where the first steps had thrown them, -.18 and .31.
+    """
+    trained = networks.train(counts(), batch_size=12, key=KEY)
+    assert trained.scales["layers/0"] == pytest.approx(-0.32, abs=0.09)
+    assert trained.scales["layers/1"] == pytest.approx(0.525, abs=0.09)
+    assert trained.status is pipla.Status.COMPLETED
+    assert trained.result.num_steps >= 40_000  # 4000 passes over ten batches
+
+
+def test_weights_that_have_hardly_moved_are_warned_of():
+    """Four passes over the observations: the scales stand still, and seem to be known."""
+    with pytest.warns(pipla.ConvergenceWarning, match="'layers/0' have hardly moved") as said:
+        trained = networks.train(counts(), batch_size=3, num_steps=160, key=KEY)
+    assert trained.status is pipla.Status.UNRELIABLE
+    assert any("train with more steps" in str(one.message) for one in said)
+
+
+def test_particles_that_move_as_far_as_they_differ_are_not_stuck():
+    rng = np.random.default_rng(0)
+    for num_particles, times in ((2, 2), (2, 20), (10, 3), (10, 20), (50, 2)):
+        for _ in range(20):  # by chance 1e-4 each: 1 % for all
+            draws = {"w": rng.standard_normal((num_particles * times, 5, 3))}
+            assert _settling.stuck(draws, num_particles) == ()
+    still = np.tile(rng.standard_normal((10, 5, 3)), (20, 1, 1))
+    (said,) = _settling.stuck({"w": still * rng.uniform(0.999, 1.001, still.shape)}, 10)
+    assert said.startswith("the weights of 'w' have hardly moved")
+    assert len(_settling.stuck({"w": still}, 10)) == 1
+    assert _settling.stuck({"w": still[:10]}, 10) == ()  # a single time
+    assert _settling.stuck({"w": 0 * draws["w"]}, 50) != ()  # no division by 0, no log of 0
+
+
+def test_deterministic_parts_are_learned_on_batches_too():
+    """A bias of 3 by Adam."""
     features, y = linear_data(200)
     module = eqx.nn.Linear(30, "scalar", key=KEY)
     network = networks.model(module, features, y + 3, family="regression", layers=["weight"])
     whole = networks.train(network, num_steps=1000, key=KEY)
     assert float(whole.theta["network"].bias[0]) == pytest.approx(3.0, abs=0.2)
-    batches = networks.train(network, batch_size=40, key=KEY)
+    batches = networks.train(network, batch_size=40, num_steps=5000, key=KEY)
+    assert float(batches.theta["network"].bias[0]) == pytest.approx(3.0, abs=0.2)
     assert batches.scales["weight"] == pytest.approx(whole.scales["weight"], abs=0.05)
-    assert batches.noise == pytest.approx(whole.noise, rel=0.1)
+    assert batches.noise == pytest.approx(whole.noise, rel=0.05)
+
+
+def test_batches_leave_few_observations_over():
+    assert _even(200, None) == _even(200, 200) == 200
+    assert [_even(200, most) for most in (199, 64, 50, 4, 1)] == [100, 50, 50, 4, 1]
+    assert _even(11, 10) == 5  # two batches at least
+    for rows in (97, 100, 1991):
+        for most in (2, 7, 30, 45):
+            size = _even(rows, most)
+            assert most / 2 <= size <= most
+            assert rows % size <= rows % most
+
+
+def test_velocities_that_were_too_fast_do_not_brake_for_ever():
+    """At the bound itself, rounding made them too fast in every step, and steps ever shorter."""
+    velocities = {"w": 100 * jnp.ones((4, 5, 3))}
+    slower, stiffness = _braked(velocities, {"w": jnp.ones(())})
+    assert float(stiffness["w"]) == 1.25
+    np.testing.assert_allclose(jnp.mean(jnp.square(slower["w"]), axis=(1, 2)), 1.0, rtol=1e-6)
+    again, after = _braked(slower, stiffness)
+    np.testing.assert_array_equal(again["w"], slower["w"])
+    assert float(after["w"]) == 1.25
 
 
 def test_a_scale_that_has_not_settled_is_warned_of(linear):

@@ -4,7 +4,7 @@ The model is non-centred, $x = e^{2\alpha} z$. The particles have velocities $u$
 Langevin): where the data are stiff in a few directions and the prior rules all others, as in every
 wide layer, they need about the square root of the steps that an overdamped scheme needs. One step
 of the symmetric splitting ABOBA (Leimkuhler and Matthews 2013), with one gradient $G$ of
-$g_1$ and of the Moreau-Yosida envelope of the prior at smoothing $\varepsilon_l^2$, is
+$g_1$ and of the Moreau-Yosida envelope of the prior at smoothing $(\varepsilon_l/q)^2$, is
 
 $$ z \mathrel{+}= \tfrac{\varepsilon_l}{2} u, \quad u \mathrel{-}= \tfrac{\varepsilon_l}{2} G(z),
    \quad u \leftarrow c_l u + \sqrt{1 - c_l^2}\, \xi, \quad
@@ -14,11 +14,15 @@ The curvature differs between layers by factors of hundreds, and changes as the 
 each layer has a step of its own: with $K$ layers of stiffness $L_l$ (of the diagonal block of the
 Hessian of $g_1$ in z) and a prior of squared length $s_l^2$,
 
-$$ \varepsilon_l^2 = \min\Bigl(\frac{f}{K L_l},\; c\, s_l^2\Bigr), \qquad
-   c_l = e^{-\max(\varepsilon_l/s_l,\, \eta)}. $$
+$$ \varepsilon_l^2 = q^2 \min\Bigl(\frac{f}{K L_l},\; c\, s_l^2\Bigr), \qquad
+   c_l = e^{-\varepsilon_l/s_l}. $$
 
 In the metric of these steps the Hessian is at most $f$, wherever the scales go; the friction is
-that of the prior's own pace, or more ($\eta$) where batches add noise.
+that of the prior's own pace. On all observations $q = 1$. On batches, of which M make an epoch,
+$q < 1/M$: an epoch is shorter than a step on all observations, and the noise of the batches, each
+of which comes once in an epoch and then once more in reverse, has cancelled before the particles
+have moved by much (`Minibatch(symmetric=True)`). Longer steps would need so much friction against
+that noise that weights stay where they are, and the scales with them.
 
 The scales move in both coordinates by turns (Yu and Meng 2011): by their gradient at fixed z, which
 is fast where the prior dominates, and towards the closed form at fixed x, which is fast where the
@@ -81,18 +85,18 @@ class Kinetic(Algorithm[KineticState]):
         prior: the term of the centred model, whose closed form pulls at the scales.
         optimizer: an optax transformation for theta.
         centre: $a_l$, a tree like `theta["scales"]`.
+        share: $q$, the part of a step that each one is.
         fraction, longest: $f$ and $c$.
-        friction: $\\eta$.
-        pull: the part of the way to the closed form that the scales go per step.
+        pull: the part of the way to the closed form that the scales go in a whole step.
         width: $\\tau$.
     """
 
     prior: Term
     optimizer: Any
     centre: PyTree
+    share: Array = eqx.field(converter=number, default=1.0)
     fraction: Array = eqx.field(converter=number, default=1.0)
     longest: Array = eqx.field(converter=number, default=0.03)
-    friction: Array = eqx.field(converter=number, default=0.0)
     pull: Array = eqx.field(converter=number, default=0.1)
     width: Array = eqx.field(converter=number, default=1.0)
 
@@ -120,20 +124,22 @@ class Kinetic(Algorithm[KineticState]):
             turn, turn + turns, lambda n, s: self._measured(s, n, model), state
         )
         squares, pace = self._steps(state, model)
-        length = jax.tree.map(jnp.sqrt, squares)
+        length = jax.tree.map(lambda square: self.share * jnp.sqrt(square), squares)
         middle = _moved(state.particles, length, state.velocities)
         gradients = model.gradients(state.theta, middle)
         point = model.solve(state.theta, middle, None, squares, state.warm)
         noise = particle_normals(key, middle, antithetic=True)
 
-        def kicked(u: Array, g: Array, z: Array, p: Array, e: Array, a: Array, xi: Array) -> Array:
-            kick = 0.5 * e * (g + (z - p) / e**2)
-            kept = jnp.exp(-a)
-            return kept * (u - kick) + jnp.sqrt(1 - kept**2) * xi - kick
-
-        velocities = jax.tree.map(
-            kicked, state.velocities, gradients.particles, middle, point.x, length, pace, noise
+        smooth = jax.tree.map(
+            lambda g, z, p, square: g + (z - p) / square,
+            *(gradients.particles, middle, point.x, squares),
         )
+
+        def kicked(u: Array, g: Array, e: Array, a: Array, xi: Array) -> Array:
+            kick = 0.5 * e * g
+            return jnp.exp(-a) * (u - kick) + jnp.sqrt(-jnp.expm1(-2 * a)) * xi - kick
+
+        velocities = jax.tree.map(kicked, state.velocities, smooth, length, pace, noise)
         velocities, stiffness = _braked(velocities, state.stiffness)
         particles = _moved(middle, length, velocities)
         scales = _trees.add(gradients.theta["scales"], self._penalty(state.theta["scales"]))
@@ -165,7 +171,7 @@ class Kinetic(Algorithm[KineticState]):
         return "Kinetic"
 
     def _steps(self, state: KineticState, model: Model) -> tuple[PyTree, PyTree]:
-        """For each layer the squared step in the units of z, and the friction per step."""
+        """For each layer the square of a whole step in the units of z, and the friction."""
         to_z = model.particle_scale(state.theta, state.particles)  # e^{-4 alpha}
         units = model.nonsmooth.time_unit(None, _trees.first(state.particles))
         count = len(jax.tree.leaves(to_z))
@@ -174,10 +180,7 @@ class Kinetic(Algorithm[KineticState]):
             return jnp.minimum(self.fraction / (count * stiffness) * scale, self.longest * unit)
 
         squares = jax.tree.map(square, state.stiffness, to_z, units)
-        pace = jax.tree.map(
-            lambda s, u: jnp.maximum(jnp.sqrt(s / u), self.friction), squares, units
-        )
-        return squares, pace
+        return squares, jax.tree.map(lambda s, u: self.share * jnp.sqrt(s / u), squares, units)
 
     def _pulled(self, theta: PyTree, z: PyTree, model: Model) -> tuple[PyTree, PyTree]:
         """The scales nearer to their closed form at fixed x; z moves along."""
@@ -192,7 +195,7 @@ class Kinetic(Algorithm[KineticState]):
             lambda a, g, c: a - g / (c + 1 / self.width**2), best, self._penalty(best), curvature
         )
         scales = jax.tree.map(
-            lambda old, new: old + self.pull * jnp.clip(new - old, -0.5, 0.5),
+            lambda old, new: old + self.share * self.pull * jnp.clip(new - old, -0.5, 0.5),
             theta["scales"],
             best,
         )
@@ -276,8 +279,10 @@ def _braked(velocities: PyTree, stiffness: PyTree) -> tuple[PyTree, PyTree]:
         size = u[0].size
         most = 1.5 * (1 + 4 / size**0.5) ** 2
         heat = jnp.mean(jnp.square(u), axis=axes, keepdims=True)
-        slower = jnp.sqrt(jnp.minimum(1, most / jnp.maximum(heat, 1)))
-        return u * slower, known * jnp.where(jnp.any(heat > most), BRAKE, 1.0).astype(u.dtype)
+        fast = heat > most
+        # To the mean, not to the bound: short steps would leave them at it, too fast for ever.
+        slower = jnp.where(fast, 1 / jnp.sqrt(jnp.where(fast, heat, 1)), 1)
+        return u * slower, known * jnp.where(jnp.any(fast), BRAKE, 1.0).astype(u.dtype)
 
     both = jax.tree.map(one, velocities, stiffness)
     outer, inner = jax.tree.structure(velocities), jax.tree.structure((0, 0))

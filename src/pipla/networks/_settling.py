@@ -2,7 +2,9 @@
 
 What is judged are the logarithms of scales and noise after every step. They wander for as long as
 a run lasts, with the particles; their average is the answer, and its Monte-Carlo error says how
-well it is known.
+well it is known. Scales follow the weights: where weights stay where they are, so do scales, and
+seem to be known. So it is also judged whether particles are as different from each other as each is
+from itself at other times.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PyTree
+from scipy import special
 
 from pipla.engine.diagnostics import monte_carlo_error, still_moving
 from pipla.engine.hooks import Every, View
@@ -27,6 +30,9 @@ SHORT = 24
 #: A parameter of the network is on its way where it went this share of the longest way that Adam
 #: can go, and so many times what it would go by chance (the root of the number of steps).
 ON_ITS_WAY, BEYOND_CHANCE = 0.3, 5.0
+#: The most that R-hat of the size of the weights may be, and the probability below which a larger
+#: one is no chance.
+APART, BY_CHANCE = 1.5, 1e-4
 #: The share of a run whose length is left to it that averages leave out.
 LEFT_OUT = 0.25
 
@@ -135,3 +141,39 @@ def travelling(trace: PyTree, first: int, last: int, rate: float) -> tuple[str, 
         f"{', '.join(found)} of the network, which is not latent, was still on its way when it was "
         "fixed: standardise features and labels, start it nearer, or train with more steps",
     )
+
+
+def stuck(particles: PyTree, num_particles: int) -> tuple[str, ...]:
+    """Layers whose weights moved less than particles differ, by `r_hat`.
+
+    Arguments:
+        particles: draws of the weights by layer, all particles of a time after one another.
+        num_particles: how many they are.
+    """
+    found = []
+    for name, weights in particles.items():
+        apart, chance = r_hat(weights, num_particles)
+        if apart > APART and chance < BY_CHANCE:
+            found.append(
+                f"the weights of {name!r} have hardly moved since averages began (R-hat of their "
+                f"size {apart:.1f}), and its scale is that of where they are: train with more steps"
+            )
+    return tuple(found)
+
+
+def r_hat(weights: np.ndarray, num_particles: int) -> tuple[float, float]:
+    r"""R-hat (Gelman and Rubin 1992) of $\log \operatorname{mean} |w|$ of each particle.
+
+    And the probability that it is as large by chance, by an F test: with two draws of two particles
+    it says little. Of a single time, 1 and 1.
+    """
+    each = np.mean(np.abs(weights.reshape(-1, num_particles, weights[0].size)), axis=2)
+    sizes = np.log(np.maximum(each, np.finfo(each.dtype).tiny))
+    times = len(sizes)
+    if times < 2:
+        return 1.0, 1.0
+    within = np.mean(np.var(sizes, axis=0, ddof=1))
+    between = np.var(np.mean(sizes, axis=0), ddof=1)
+    ratio = times * between / within if within > 0 else np.inf
+    chance = special.fdtrc(num_particles - 1, num_particles * (times - 1), ratio)
+    return float(np.sqrt((times - 1 + ratio) / times)), float(chance)

@@ -85,7 +85,7 @@ class TrainedNetwork:
             noise=None if noise is None else float(np.exp(noise)),
             particles=particles,
             num_particles=num_particles,
-            warnings=_doubts(network, result) if warnings is None else warnings,
+            warnings=_doubts(network, result, particles) if warnings is None else warnings,
             result=result,
         )
 
@@ -236,7 +236,7 @@ def _thinned(draws: np.ndarray) -> np.ndarray:
     return draws[np.linspace(0, count - 1, MOST_DRAWS + 1).round().astype(int)[1:]]
 
 
-def _doubts(network: NetworkModel, result: Result) -> tuple[str, ...]:
+def _doubts(network: NetworkModel, result: Result, particles: PyTree) -> tuple[str, ...]:
     """What speaks against a trained network, one sentence each."""
     if result.status is Status.NONFINITE:
         broken = (
@@ -245,7 +245,11 @@ def _doubts(network: NetworkModel, result: Result) -> tuple[str, ...]:
             "standardise the features, and start the scales where `networks.model` does"
         )
         return (broken, *_overfit(network))
-    return (*_settling.doubts(result.theta_trace, result.burn_in), *_overfit(network))
+    return (
+        *_settling.doubts(result.theta_trace, result.burn_in),
+        *_settling.stuck(particles, _trees.num_particles(result.particles)),
+        *_overfit(network),
+    )
 
 
 def _overfit(network: NetworkModel) -> tuple[str, ...]:
