@@ -146,7 +146,7 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         prior: `"laplace"`, `"group"`, `"group-inputs"` or `"normal"`; see `pipla.networks.model`.
         num_particles: how many networks are sampled side by side, an even number.
         num_steps: the steps of the sampler; see `pipla.networks.train`.
-        batch_size: the observations per step; by default all.
+        batch_size: the most observations per step; by default all.
         random_state: the seed of the random numbers. Equal seeds give equal answers.
 
     Attributes:
