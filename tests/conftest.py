@@ -7,12 +7,16 @@ each program as one piece: that halves the time of compiling, which is most of t
 tests. `XLA_FLAGS= make test` runs all of them on the code that users run; `test_default_compiler.py`
 always does so for the contracts on equal bits.
 
+Python looks for garbage less often: tracing makes millions of objects that live on, and looking at
+them all is a twentieth of the time.
+
 The tests of one file, or all contracts on one row of a table, run on one worker, so that their
 fixtures and programs are made once. A worker that holds much memory drops its compiled programs,
 which would otherwise stay until it ends.
 """
 
 import ctypes
+import gc
 import os
 import resource
 import sys
@@ -43,6 +47,8 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+gc.set_threshold(50_000, 20, 20)
 
 #: Folders whose `test_contracts.py` runs every test on every row of a table, and how the row is
 #: read from the id of a test: `[row-contract]` or `[contract-row]`.

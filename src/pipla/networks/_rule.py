@@ -127,10 +127,12 @@ class Kinetic(Algorithm[KineticState]):
         length = jax.tree.map(lambda square: self.share * jnp.sqrt(square), squares)
         middle = _moved(state.particles, length, state.velocities)
         gradients = model.gradients(state.theta, middle)
+        # Smoothed as on all observations: at the square of a step on a small batch, z - p would be
+        # lost in rounding.
         point = model.solve(state.theta, middle, None, squares, state.warm)
         noise = particle_normals(key, middle, antithetic=True)
 
-        smooth = jax.tree.map(
+        total = jax.tree.map(
             lambda g, z, p, square: g + (z - p) / square,
             *(gradients.particles, middle, point.x, squares),
         )
@@ -139,7 +141,7 @@ class Kinetic(Algorithm[KineticState]):
             kick = 0.5 * e * g
             return jnp.exp(-a) * (u - kick) + jnp.sqrt(-jnp.expm1(-2 * a)) * xi - kick
 
-        velocities = jax.tree.map(kicked, state.velocities, smooth, length, pace, noise)
+        velocities = jax.tree.map(kicked, state.velocities, total, length, pace, noise)
         velocities, stiffness = _braked(velocities, state.stiffness)
         particles = _moved(middle, length, velocities)
         scales = _trees.add(gradients.theta["scales"], self._penalty(state.theta["scales"]))
