@@ -145,6 +145,23 @@ def test_a_run_that_ends_without_knowing_its_scales_says_so(linear, monkeypatch)
     assert left.status is pipla.Status.UNRELIABLE
 
 
+def test_scales_that_are_not_known_are_named_where_the_run_is_unreliable_too(linear, monkeypatch):
+    """Wandering scales make a run say so of theta; they were then not looked at any further."""
+
+    def unreliable(*arguments, **options):
+        result = pipla.run(*arguments, **options)
+        return dataclasses.replace(result, status=pipla.Status.UNRELIABLE)
+
+    _, _, trained = linear
+    monkeypatch.setattr(_settling, "TOLERANCE", 1e-6)
+    monkeypatch.setattr("pipla.networks.training.run", unreliable)
+    monkeypatch.setattr("pipla.networks.training.LEAST", 400)
+    monkeypatch.setattr("pipla.networks.training.MOST", 800)
+    with pytest.warns(pipla.ConvergenceWarning, match="'weight' has a Monte-Carlo error of"):
+        left = networks.train(trained.network, key=KEY)
+    assert left.status is pipla.Status.UNRELIABLE
+
+
 def test_draws_of_a_long_run_are_thinned():
     draws = np.arange(75.0)
     found = _thinned(draws)

@@ -26,6 +26,8 @@ from pipla.report.numbers import aligned, paragraph
 
 #: The most draws in time that are kept.
 MOST_DRAWS = 20
+#: The statuses of a run that made all of its steps. Whether it is unreliable is judged here anew.
+ENDED = (Status.COMPLETED, Status.UNRELIABLE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +109,7 @@ class TrainedNetwork:
         Scales and noise must settle. Other parameters of the network may wander, and are not
         judged: many a network is the same function as another one.
         """
-        if self.result.status in (Status.COMPLETED, Status.UNRELIABLE):
+        if self.result.status in ENDED:
             return Status.UNRELIABLE if self.warnings else Status.COMPLETED
         return self.result.status
 

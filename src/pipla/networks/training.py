@@ -25,7 +25,7 @@ from pipla.engine.save import Save
 from pipla.networks._rule import Kinetic
 from pipla.networks._settling import Settled, burn_in, travelling, uncertain
 from pipla.networks.modelling import NetworkModel
-from pipla.networks.trained import MOST_DRAWS, TrainedNetwork
+from pipla.networks.trained import ENDED, MOST_DRAWS, TrainedNetwork
 
 #: The least and the most passes over all observations in a run whose length is left to it.
 LEAST, MOST = 4000, 8000
@@ -132,7 +132,7 @@ def train(
     trained = TrainedNetwork.of(network, result)
     rate = NETWORK_RATE / batches**0.5
     more = travelling(result.theta_trace["network"], *_full_pace(pace), rate)
-    if stop is not None and stop.reason is None and result.status is Status.COMPLETED:
+    if stop is not None and stop.reason is None and result.status in ENDED:
         more += uncertain(result.theta_trace, result.burn_in)
     trained = dataclasses.replace(trained, warnings=(*trained.warnings, *more))
     warn_of(trained.warnings)
