@@ -92,8 +92,16 @@ def wandering(num, sd, seed=0):
     return sd * values[200:]
 
 
-def seen_after(step, trace):
-    return SimpleNamespace(step=step, num_steps=10_000, theta_trace={"scales": {"w": trace[:step]}})
+def seen_after(step, trace, moves=True):
+    """What a hook sees: this trace of a scale, and ten particles, new ones or always the same."""
+    rng = np.random.default_rng(step if moves else 0)
+    return SimpleNamespace(
+        step=step,
+        num_steps=10_000,
+        theta={"scales": {"w": trace[step - 1]}},
+        theta_trace={"scales": {"w": trace[:step]}},
+        particles={"w": rng.standard_normal((10, 4, 3))},
+    )
 
 
 def test_a_run_lasts_until_its_scales_are_known():
@@ -104,6 +112,17 @@ def test_a_run_lasts_until_its_scales_are_known():
     assert "Monte-Carlo error of 0.02" in stop.reason
     assert stop(seen_after(700, 0 * trace)) is None  # before the least number of steps
     assert stop(seen_after(850, 0 * trace)) is None  # not one of its steps
+
+
+def test_a_run_does_not_end_while_particles_stay_where_they_are():
+    """A scale that does not move is known, or that of weights which do not move either."""
+    still = wandering(4000, 0.001)
+    for moves in (True, False):
+        stop = _settling.Settled(2000)
+        ended = [stop(seen_after(step, still, moves)) for step in range(250, 4001, 250)]
+        assert [reason is None for reason in ended[:7]] == [True] * 7
+        assert (ended[7] is not None) == moves
+        assert (ended[-1] is not None) == moves
 
 
 def test_a_run_does_not_end_while_a_scale_moves():

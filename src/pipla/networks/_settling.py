@@ -67,7 +67,7 @@ def unsettled(trace: np.ndarray) -> bool:
 
 
 class Settled(Every):
-    """Stop once every scale, and the noise, has settled and is known well enough.
+    """Stop once every scale, and the noise, is known well enough, and the weights of particles mix.
 
     Arguments:
         least: the number of steps before the first look; there is one after each eighth as many.
@@ -79,14 +79,23 @@ class Settled(Every):
         super().__init__(max(1, least // 8))
         self.least = least
         self.reason: str | None = None
+        self.sizes: list[tuple[int, dict[str, np.ndarray]]] = []
 
     def __call__(self, view: View) -> str | None:
-        if not self.is_due(view) or view.step < self.least:
+        if not self.is_due(view):
+            return None
+        scales = view.theta["scales"]
+        sizes = {name: log_sizes(z) + 2 * scales[name] for name, z in view.particles.items()}
+        self.sizes.append((view.step, sizes))
+        if view.step < self.least:
             return None
         first = burn_in(view.step)
         settled = [trace[first:] for trace in traces_of(view.theta_trace).values()]
         error = max(float(monte_carlo_error(trace)) for trace in settled)
         if not error <= TOLERANCE or any(map(unsettled, settled)):
+            return None
+        seen = [each for step, each in self.sizes if step > first]
+        if any(map(are_stuck, (np.stack([each[name] for each in seen]) for name in sizes))):
             return None
         self.reason = f"scales and noise are known to a Monte-Carlo error of {error:.2g}"
         return self.reason
@@ -144,36 +153,45 @@ def travelling(trace: PyTree, first: int, last: int, rate: float) -> tuple[str, 
 
 
 def stuck(particles: PyTree, num_particles: int) -> tuple[str, ...]:
-    """Layers whose weights moved less than particles differ, by `r_hat`.
+    """Layers whose weights moved less than particles differ.
 
     Arguments:
         particles: draws of the weights by layer, all particles of a time after one another.
         num_particles: how many they are.
     """
-    found = []
-    for name, weights in particles.items():
-        apart, chance = r_hat(weights, num_particles)
-        if apart > APART and chance < BY_CHANCE:
-            found.append(
-                f"the weights of {name!r} have hardly moved since averages began (R-hat of their "
-                f"size {apart:.1f}), and its scale is that of where they are: train with more steps"
-            )
-    return tuple(found)
+    found = {
+        name: log_sizes(weights).reshape(-1, num_particles) for name, weights in particles.items()
+    }
+    return tuple(
+        f"the weights of {name!r} have hardly moved since averages began (R-hat of their size "
+        f"{r_hat(sizes)[0]:.1f}), and its scale depends on where they are: train with more steps"
+        for name, sizes in found.items()
+        if are_stuck(sizes)
+    )
 
 
-def r_hat(weights: np.ndarray, num_particles: int) -> tuple[float, float]:
-    r"""R-hat (Gelman and Rubin 1992) of $\log \operatorname{mean} |w|$ of each particle.
+def log_sizes(weights: np.ndarray) -> np.ndarray:
+    r"""$\log \operatorname{mean} |w|$ of each row of weights."""
+    sizes = np.mean(np.abs(weights.reshape(len(weights), -1)), axis=1, dtype=np.float64)
+    return np.log(np.maximum(sizes, np.finfo(np.float64).tiny))
 
-    And the probability that it is as large by chance, by an F test: with two draws of two particles
-    it says little. Of a single time, 1 and 1.
+
+def are_stuck(sizes: np.ndarray) -> bool:
+    """Whether particles (columns) differ by more than they change in time (rows)."""
+    apart, chance = r_hat(sizes)
+    return apart > APART and chance < BY_CHANCE
+
+
+def r_hat(sizes: np.ndarray) -> tuple[float, float]:
+    """R-hat (Gelman and Rubin 1992), and the probability that it is as large by chance.
+
+    The latter is by an F test: two times of two particles say little. Of a single time, 1 and 1.
     """
-    each = np.mean(np.abs(weights.reshape(-1, num_particles, weights[0].size)), axis=2)
-    sizes = np.log(np.maximum(each, np.finfo(each.dtype).tiny))
-    times = len(sizes)
+    times, count = sizes.shape
     if times < 2:
         return 1.0, 1.0
     within = np.mean(np.var(sizes, axis=0, ddof=1))
     between = np.var(np.mean(sizes, axis=0), ddof=1)
     ratio = times * between / within if within > 0 else np.inf
-    chance = special.fdtrc(num_particles - 1, num_particles * (times - 1), ratio)
+    chance = special.fdtrc(count - 1, count * (times - 1), ratio)
     return float(np.sqrt((times - 1 + ratio) / times)), float(chance)
