@@ -62,10 +62,10 @@ def train(
     with a step of its own for every layer that follows the curvature. The scales move by Adam with
     falling steps and, in turn, towards the closed form of the centred model; the noise of a
     regression and everything else in the network by Adam. The scales wander with the particles;
-    the run lasts until their averages are known to a Monte-Carlo error of .025. They have a weak
-    prior, normal with standard deviation 1 in $\\alpha$ around that of the fan-in, for what the
-    data leave open. Everything else in the network is fixed when averages begin: all draws are of
-    one posterior.
+    the run lasts until their averages are known to a Monte-Carlo error of .025, and particles go
+    where the others are. They have a weak prior, normal with standard deviation 1 in $\\alpha$
+    around that of the fan-in, for what the data leave open. Everything else in the network is fixed
+    when averages begin: all draws are of one posterior.
 
     Arguments:
         network: made by `pipla.networks.model`. It starts at `network.theta`.
@@ -84,7 +84,8 @@ def train(
         progress: show a progress bar; by default only on a terminal.
 
     Returns:
-        A `TrainedNetwork`. Its `status` and `warnings` say whether the scales have settled.
+        A `TrainedNetwork`. Its `status` and `warnings` say whether the scales have settled and the
+        particles mix.
     """
     check_surroundings()
     if not isinstance(network, NetworkModel):
