@@ -26,7 +26,7 @@ from pipla.report.numbers import aligned, paragraph
 
 #: The most draws in time that are kept.
 MOST_DRAWS = 20
-#: The statuses of a run that made all of its steps. Whether it is unreliable is judged here anew.
+#: The statuses of a run that made all of its steps. Whether it is unreliable is judged again here.
 ENDED = (Status.COMPLETED, Status.UNRELIABLE)
 
 
