@@ -9,7 +9,7 @@ CODE := src tests benchmarks examples docs/hooks
 # tests/conftest.py says which tests stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: demo test check attack lint format bench docs clean setup
+.PHONY: demo test check quick attack lint format bench docs clean setup
 
 setup: $(READY)
 
@@ -27,7 +27,9 @@ test: setup
 	$(PYTEST)
 
 # Lint, types, and every test that is quick when the compiled programs are cached.
-check: lint
+check: lint quick
+
+quick: setup
 	$(PYTEST) -m 'not slow' --ignore=tests/experiments
 
 # Hostile files, kills, interrupts, savers and threads at full length (`make test` has a share).
@@ -35,6 +37,7 @@ attack: setup
 	$(BIN)/python tests/attack/files.py
 	$(BIN)/python tests/attack/odd_calls.py --count 10000
 	$(BIN)/python tests/attack/odd_calls.py --count 10000 --x64
+	$(BIN)/python tests/attack/default_threads.py
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

@@ -90,7 +90,7 @@ def main(replicates: int, names: list[str]) -> None:
                 max_steps=600,
                 key=jax.random.key(i),
             )
-            low, high = fit.theta_interval
+            low, high = fit.intervals(0.95).theta
             held += bool(low <= truth <= high)
             errors.append(float(fit.theta_stderr))
             deviations.append(float(fit.theta - truth))

@@ -3,8 +3,8 @@
 Programs that XLA compiles are cached in `.pytest_cache/programs`, which workers, subprocesses, later
 runs and the runs of the CI share. (A program taken from the cache still counts as compiled in
 `counting`.) XLA compiles them with its older generator of code for fused operations, and
-each program as one piece: that halves the time of compiling, which is most of the time of the
-tests. `XLA_FLAGS= make test` runs all of them on the code that users run; `test_default_compiler.py`
+each program as one piece, where this jaxlib has those flags (0.12 has dropped the first): that
+halves the time of compiling, which is most of the time of the tests. `XLA_FLAGS= make test` runs all of them on the code that users run; `test_default_compiler.py`
 always does so for the contracts on equal bits.
 
 Python looks for garbage less often: tracing makes millions of objects that live on, and looking at
@@ -19,6 +19,7 @@ import ctypes
 import gc
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +29,25 @@ import jax
 import pytest
 
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
-#: Workers and subprocesses inherit these. (XLA ends a process whose flags it does not know: if a
-#: later version drops one, the first message of every test names it.)
+FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
+
+
+def known(flag: str) -> bool:
+    """Whether this jaxlib has the flag: XLA ends a process whose flags it does not know."""
+    start = "from jaxlib import xla_client; xla_client.make_cpu_client()"
+    probe = [sys.executable, "-c", start]
+    environment = os.environ | {"XLA_FLAGS": flag}
+    return subprocess.run(probe, env=environment, capture_output=True).returncode == 0
+
+
+if "XLA_FLAGS" not in os.environ:  # workers inherit what was found
+    os.environ["XLA_FLAGS"] = " ".join(filter(known, FLAGS))
+#: Workers and subprocesses inherit these.
 ENVIRONMENT = {
     "JAX_COMPILATION_CACHE_DIR": str(PROGRAMS),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     "PJRT_NPROC": "1",  # one thread per worker: the workers share the cores
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 }
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)

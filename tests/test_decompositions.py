@@ -1,4 +1,4 @@
-"""SVD and eigh: batches in one call on one device, one after the other on several."""
+"""Decompositions do not stand still: one after the other on jaxlib before 0.12."""
 
 import os
 import subprocess
@@ -26,6 +26,12 @@ def diagonalised(matrix):
     return (vectors * values[None]) @ vectors.T
 
 
+@pytest.fixture
+def waits(monkeypatch):
+    """As on jaxlib before 0.12, whatever this one is."""
+    monkeypatch.setattr(decompositions, "WAITS", True)
+
+
 CASES = {
     "svd": (rebuilt, MATRICES),
     "values": (decompositions.singular_values, MATRICES),
@@ -43,7 +49,7 @@ def over_devices(function):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_lanes_of_a_sweep_are_decomposed_in_turn(case):
+def test_the_lanes_of_a_sweep_are_decomposed_in_turn(case, waits):
     """A batch would be divided among threads that may all be waiting (see the module)."""
     function, matrices = CASES[case]
     alone, divided = jax.vmap(function), over_devices(function)
@@ -59,7 +65,7 @@ def test_they_are_what_they_are_called():
     np.testing.assert_allclose(values, np.linalg.svd(MATRICES, compute_uv=False), rtol=1e-12)
 
 
-def test_derivatives_are_those_of_the_decomposition():
+def test_derivatives_are_those_of_the_decomposition(waits):
     def nuclear_norm(matrices):
         return jnp.sum(decompositions.singular_values(matrices))
 
@@ -68,7 +74,7 @@ def test_derivatives_are_those_of_the_decomposition():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_programs_that_decompose_a_batch_take_turns(case):
+def test_programs_that_decompose_a_batch_take_turns(case, waits):
     """Also where the decomposition is inside a loop and a branch."""
     function, matrices = jax.vmap(CASES[case][0]), CASES[case][1]
 
@@ -84,6 +90,91 @@ def test_programs_that_decompose_a_batch_take_turns(case):
     free = decompositions.one_at_a_time(jax.make_jaxpr(jnp.linalg.cholesky)(jnp.eye(3)[None]))
     with free, free:
         pass
+
+
+def two_solves(matrices, right):
+    """Two solves that do not need each other, inside of a function, a loop and a branch."""
+
+    def solve(matrices, right):
+        return jax.scipy.linalg.solve_triangular(matrices, right, lower=True)
+
+    def both(i, right):
+        first, second = jax.jit(solve)(matrices, right), solve(matrices, 2.0 * right)
+        third = jax.lax.cond(i > 0, lambda: jnp.linalg.solve(matrices, right), lambda: right)
+        return first + second + third
+
+    return jax.lax.fori_loop(0, 3, both, right)
+
+
+def dependences(program):
+    """For each divided operation of a program, how many others it cannot begin before."""
+    behind, found = {}, []
+    for equation in program.eqns:
+        before = frozenset().union(*(behind.get(v, frozenset()) for v in map(id, equation.invars)))
+        if equation.primitive.name in decompositions._DIVIDED:
+            found.append(len(before))
+            before |= {len(found)}
+        behind |= {id(v): before for v in equation.outvars}
+    return found
+
+
+needs_order = pytest.mark.skipif(not decompositions.WAITS, reason="jaxlib 0.12 does not wait")
+
+
+@needs_order
+def test_batches_of_one_program_are_divided_one_after_the_other():
+    def plain(matrices, right):
+        solved = [
+            jax.lax.linalg.triangular_solve(matrices, k * right, left_side=True)
+            for k in (1.0, 2.0, 3.0)
+        ]
+        return sum(solved)
+
+    given = jnp.eye(4)[None] + jnp.zeros((3, 4, 4)), jnp.ones((3, 4, 1))
+    assert dependences(jax.make_jaxpr(plain)(*given).jaxpr) == [0, 0, 0]
+    ordered = decompositions.in_turn(plain)
+    assert dependences(jax.make_jaxpr(ordered)(*given).jaxpr) == [0, 1, 2]
+
+
+@needs_order
+def test_an_order_changes_no_number():
+    matrices = SYMMETRIC[0] + 9 * jnp.eye(4)[None]
+    right = jnp.ones((2, 4, 1)).at[0, 0, 0].set(jnp.nan)  # one lane is lost, the other is not
+    plain = jax.jit(two_solves)(matrices, right)
+    ordered = jax.jit(decompositions.in_turn(two_solves))(matrices, right)
+    np.testing.assert_array_equal(ordered, plain)
+    assert np.isfinite(ordered[1]).all()
+
+
+SOLVES = """
+import jax, jax.numpy as jnp
+from pipla._decompositions import in_turn
+
+@jax.jit
+@in_turn
+def solves(matrices, right):
+    def step(i, right):
+        found = [jnp.linalg.solve((1.0 + k) * matrices, right) for k in range(6)]
+        return right + sum(found) / 100
+
+    return jax.lax.fori_loop(0, 30, step, right)
+
+print(jnp.isfinite(solves(jnp.eye(11) + jnp.zeros((3000, 11, 11)), jnp.ones((3000, 11, 1)))).all())
+"""
+
+
+@pytest.mark.slow
+def test_many_solves_of_one_program_end_on_two_threads():
+    """On jaxlib 0.10 each of them waited for a thread that another one held."""
+    process = subprocess.run(
+        [sys.executable, "-c", SOLVES],
+        env={**os.environ, "PJRT_NPROC": "2", "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,  # they need seconds
+    )
+    assert process.stdout.split() == ["True"], process.stderr
 
 
 PROGRAM = """

@@ -10,6 +10,7 @@ from pipla.engine.diagnostics import ConvergenceWarning, monte_carlo_error
 from pipla.experiments.zoo import Row, counts, measure, table
 from pipla.fitting.information import Scores, covariance_of
 from pipla.fitting.observer import Block, Look, Observer, split_rhat
+from pipla.fitting.result import stretched
 from pipla.fitting.verdict import judge
 from pipla.problems import zoo
 
@@ -41,7 +42,7 @@ def lasso():
 def test_the_standard_error_is_that_of_the_information(lasso):
     assert lasso.theta_stderr == pytest.approx(float(LASSO.answer.theta_stderr), rel=0.05)
     low, high = lasso.theta_interval
-    half = 1.96 * np.hypot(lasso.theta_stderr, lasso.theta_mcse)
+    half = 1.6449 * np.hypot(lasso.theta_stderr, lasso.theta_mcse)
     assert float(high - low) == pytest.approx(2 * half, rel=1e-3)
 
 
@@ -118,6 +119,38 @@ def test_what_the_step_does_to_x_is_judged(factor, shift, words):
     assert any("the bias of the step is too large for x" in p for p in found.open_points) == (
         words != ""
     )
+
+
+def test_intervals_have_the_level_that_is_asked_for(lasso):
+    """90 % by default, for theta, x and the parameters alike; before, 95 % and 90 %."""
+    assert lasso.intervals() == (lasso.theta_interval, lasso.x_interval, lasso.parameters)
+    wide = lasso.intervals(0.99)
+    half = 2.5758 * np.hypot(lasso.theta_stderr, lasso.theta_mcse)
+    np.testing.assert_allclose(wide.theta[1], lasso.theta + half, rtol=1e-3)
+    np.testing.assert_allclose(wide.parameters["scale"][1:], np.exp(2 * np.asarray(wide.theta)))
+    inside = np.mean([(lasso.x_samples > wide.x[0]) & (lasso.x_samples < wide.x[1])])
+    assert inside == pytest.approx(0.99, abs=0.01)
+    assert lasso.summary().count("90 % interval") == 2
+    assert lasso.summary(level=0.5).count("50 % interval") == 2
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        lasso.summary(95)
+
+
+@pytest.mark.parametrize("function", [np.exp, lambda theta: 3 * theta, np.square])
+def test_named_parameters_are_stretched_as_theta_is(function):
+    ends = [function(0.7 + side * 1.3) for side in (-1, 1)]
+    expected = [function(0.7 + side * 2 * 1.3) for side in (-1, 1)]
+    np.testing.assert_allclose(stretched(function(0.7), *ends, 2.0)[1:], expected)
+
+
+def test_the_summary_says_how_to_see_all_of_x(lasso):
+    assert f"fit.summary(most={lasso.x_sd.size}) shows all" in lasso.summary(most=3)
+    assert "shows all" not in lasso.summary(most=lasso.x_sd.size)
+
+
+def test_a_fit_that_ended_by_itself_does_not_speak_of_callbacks(lasso):
+    assert "callback" not in lasso.message
+    assert lasso.message.endswith("theta and x are known well enough")
 
 
 def test_named_parameters_have_intervals(lasso):

@@ -325,7 +325,7 @@ def test_the_summary_of_five_numbers_of_theta_is_readable_at_80_columns(fit):
     ):
         assert f"{level:.4g}" in row
         assert f"{error:.3g}" in row
-    assert any(line.startswith("std. error:") for line in lines)
+    assert any(line.startswith("The std. error is") for line in lines)
     assert len([line for line in fit.summary(most=2).splitlines() if line.startswith("x[")]) == 2
     assert "… 1 more of 3" in fit.summary(most=2)
     with pytest.raises(ValueError, match="most must be at least 1"):
@@ -427,7 +427,9 @@ def test_the_report_is_one_page_with_the_warnings_on_top(fit, tmp_path, monkeypa
     path = hostile.report(tmp_path / "made" / "report.html")
     page = path.read_text("utf-8")
     headings = re.findall("<h2>(.*?)</h2>", page)
-    assert headings[:2] == ["Warnings", "Theta"]
+    assert headings[:3] == ["Warnings", "What to conclude", "Theta"]
+    assert "do not rely on the estimate" in page or "do not use the estimate" in page
+    assert "callback" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert "data:image/png;base64," in page
     assert not re.search(r"(src|href)='?\"?https?:", page)
@@ -445,8 +447,8 @@ def test_the_report_is_one_page_with_the_warnings_on_top(fit, tmp_path, monkeypa
 def arviz(request, monkeypatch):
     """Stands for either generation of ArviZ: what it is given is what it returns."""
     new, old = types.ModuleType("arviz_base"), types.ModuleType("arviz")
-    new.from_dict = lambda groups, check_conventions: groups
-    old.dict_to_dataset = lambda group: group
+    new.from_dict = lambda groups, dims, coords, check_conventions: groups
+    old.dict_to_dataset = lambda group, dims, coords: group
     old.InferenceData = lambda **groups: groups
     monkeypatch.setitem(sys.modules, "arviz_base", new if request.param == "new" else None)
     monkeypatch.setitem(sys.modules, "arviz", old if request.param == "old" else None)

@@ -14,6 +14,7 @@ import types
 from pathlib import Path
 
 import grimp
+import numpy as np
 import pytest
 from conftest import group_of
 from typer.testing import CliRunner
@@ -175,7 +176,7 @@ def imported():
 def test_importing_pipla_imports_nothing_heavy(imported):
     # Not even all core dependencies: SciPy and optax are imported by the code that uses them.
     added = set(imported["packages"]) - sys.stdlib_module_names
-    assert added <= {"pipla", "equinox", "jaxtyping", "wadler_lindig"}
+    assert added <= {"pipla", "equinox", "jaxtyping", "wadler_lindig", "typing_extensions"}
 
 
 def test_importing_pipla_does_not_start_jax(imported):
@@ -251,6 +252,13 @@ def test_the_demo_prints_a_table_and_where_the_page_is(page):
     for word in ("toy", "logistic", "MYIPLA", "PIPGLA", "fit"):
         assert word in body
     assert str(folder / "report.html") in output
+
+
+def test_what_the_demo_warns_of_has_the_name_of_its_row():
+    row = demo.Row(toy(), "PIPGLA", 0.0, 0.1, None, *[np.zeros(1)] * 3, 0.0, ("theta moves",))
+    assert row.doubts == ["toy, PIPGLA: theta moves."]
+    assert "named above" in demo._conclusion(row.doubts)
+    assert "can be compared" in demo._conclusion([])
 
 
 @pytest.mark.slow

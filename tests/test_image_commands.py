@@ -1,12 +1,14 @@
 """`pipla deblur`, `denoise` and `inpaint`: a result, or one clear line and nothing written."""
 
-import contextlib
 import dataclasses
-import functools
 import json
+import logging
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -19,10 +21,14 @@ from typer.testing import CliRunner
 import pipla
 from pipla.cli import app as cli
 from pipla.cli import images
+from pipla.cli._alive import sign_of_life
 from pipla.engine.diagnostics import ConvergenceWarning
-from pipla.imaging import deconvolve, restore
 
-pytestmark = pytest.mark.slow
+# The photograph is not blurred, and `deblur` says so.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::pipla.imaging.MisfitWarning"),
+]
 
 BLOCKS = np.kron([[20.0, 180.0, 90.0], [120.0, 40.0, 200.0]], np.ones((12, 10)))
 NOISY = BLOCKS + 10 * np.random.default_rng(0).standard_normal(BLOCKS.shape)
@@ -37,21 +43,19 @@ COMMANDS = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder with a photograph and a mask; few steps, because the images are not looked at."""
+    """A folder with a photograph and a mask."""
     monkeypatch.chdir(tmp_path)
     Image.fromarray(BYTES).save("photo.png")
     mask = np.zeros(BLOCKS.shape, np.uint8)
     mask[4:7, 5:12] = 255
     Image.fromarray(mask).save("mask.png")
-    for function in (restore, deconvolve):
-        short = functools.partial(function, num_steps=30)
-        for command in COMMANDS:
-            with contextlib.suppress(AttributeError):
-                monkeypatch.setattr(f"pipla.cli.{command}.{function.__name__}", short)
     return tmp_path
 
 
 def call(*words):
+    """A command with few steps, because the images are not looked at."""
+    if words[0] in COMMANDS and "--steps" not in words:
+        words = (*words, "--steps", 30)
     return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
@@ -206,6 +210,39 @@ def test_an_earlier_result_is_replaced_only_by_force():
     assert os.stat("photo-denoised/result.json").st_mtime_ns != before
 
 
+def test_arguments_are_checked_before_the_folder():
+    assert call("deblur", "photo.png", "--blur", "box:3").exit_code == 0
+    assert "'nine' is not" in one_line(call("deblur", "photo.png", "--blur", "box:nine"))
+    assert "larger than the image" in one_line(call("deblur", "photo.png", "--blur", "box:99"))
+    assert "steps must be" in one_line(call("deblur", "photo.png", "--blur", "box:3", "--steps", 0))
+
+
+@pytest.mark.parametrize(("command", "usual"), [("denoise", "map"), ("deblur", "mean")])
+def test_the_restored_image_is_the_one_that_was_asked_for(command, usual):
+    for words, name in (((), usual), (("--output", "mean"), "mean"), (("--output", "map"), "map")):
+        assert call(command, "photo.png", *COMMANDS[command], *words, "--out", name).exit_code == 0
+        restored = np.load(f"{name}/restored.npy")
+        np.testing.assert_array_equal(restored, np.load(f"{name}/{name}.npy"))
+        assert json.loads(Path(f"{name}/result.json").read_text())["output"] == name
+        assert f"--output {name}" in Path(f"{name}/report.html").read_text()
+        shutil.rmtree(name)
+    assert not np.array_equal(restored, np.zeros_like(restored))
+
+
+def test_a_noise_that_does_not_fit_is_said_everywhere():
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        said = call("denoise", "photo.png", "--noise", 60)
+    assert said.exit_code == 0
+    assert "pipla: warning: the noise does not fit" in said.stderr
+    assert "Warning: the run completed 30 steps" in said.stdout
+    numbers = json.loads(Path("photo-denoised/result.json").read_text())
+    assert numbers["sound"] is False
+    assert numbers["residual_sd"] < 0.75
+    assert "the noise does not fit" in numbers["message"]
+    assert "the noise does not fit" in Path("photo-denoised/report.html").read_text()
+
+
 @pytest.mark.filterwarnings("always")
 def test_noise_that_cannot_be_learned_is_said():
     said = call("denoise", "photo.png", "--noise", "learn")
@@ -256,7 +293,7 @@ MAIN = "from pipla.cli import main; import sys; sys.argv[0] = 'pipla'; main()"
 
 def test_a_terminal_without_unicode_and_a_full_disk():
     """In processes of their own: what Python does at its end cannot be seen from inside."""
-    words = [sys.executable, "-c", MAIN, "denoise", "photo.png", "--noise", "10"]
+    words = [sys.executable, "-c", MAIN, "denoise", "photo.png", "--noise", "10", "--steps", "30"]
     plain = subprocess.run(
         words, capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
     )
@@ -272,3 +309,32 @@ def test_a_terminal_without_unicode_and_a_full_disk():
             )
         assert said.returncode == 2
         assert said.stderr == "pipla: the output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
+def test_a_command_that_is_terminated_leaves_nothing_behind(folder):
+    before = set(os.listdir())
+    words = [sys.executable, "-c", MAIN, "denoise", "photo.png", "--noise", "10"]
+    with subprocess.Popen(
+        [*words, "--steps", "10000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        try:
+            assert b"photo.png" in process.stdout.readline()  # its folder exists by now
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=120) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
+    assert set(os.listdir()) == before
+
+
+def test_a_long_stage_gives_signs_of_life(capsys):
+    with sign_of_life(first=0.01, later=0.01):
+        logging.getLogger("pipla.imaging").info("preparing the operator")
+        time.sleep(0.3)
+    assert "… preparing the operator, 0 s" in capsys.readouterr().err
+    with sign_of_life(first=60.0):
+        logging.getLogger("pipla.imaging").info("preparing the operator")
+    assert capsys.readouterr().err == ""

@@ -479,21 +479,24 @@ def test_theta_and_particles_of_two_dtypes_meet_in_the_wider():
     assert result.theta_trace.dtype == np.float64
 
 
-def test_a_likelihood_and_a_term_cannot_set_the_same_part_of_theta():
+def test_a_likelihood_and_a_term_never_set_the_same_part_of_theta():
     """One scalar theta as noise and as strength: -.92, -.70 or -.37 by the update, in silence."""
     identity, y = pipla.operators.Identity(), np.zeros(3)
     shared = pipla.GaussianLikelihood(identity, y, None)
+    named = pipla.GaussianLikelihood(identity, y, None, theta="scale")
+    scale = pipla.prox.LaplaceScale()
     for likelihood, term in (
-        (shared, pipla.prox.LaplaceScale()),
-        (shared, pipla.prox.LaplaceScale().on(theta="scale")),
-        (
-            pipla.GaussianLikelihood(identity, y, None, theta="scale"),
-            pipla.prox.L1().on(x="u") + pipla.prox.LaplaceScale().on(theta="scale", x="v"),
-        ),
+        (shared, scale.on(theta="noise")),
+        (named, pipla.prox.L1().on(x="u") + scale.on(theta="scale", x="v")),
+        (named, scale),
     ):
         with pytest.raises(ValueError, match="theta: the likelihood's own part"):
             pipla.Model(likelihood, term)
+    for term, path in ((scale, "prior"), (scale.on(theta="scale"), "scale")):
+        model = pipla.Model(shared, term)
+        assert model.smooth.sets_theta() == ("noise",)
+        assert model.nonsmooth.reach() == [((path,), ())]
     apart = pipla.GaussianLikelihood(identity, y, None, theta="noise")
-    pipla.Model(apart, pipla.prox.LaplaceScale().on(theta="scale"))
-    pipla.Model(pipla.GaussianLikelihood(identity, y, 1.0), pipla.prox.LaplaceScale())
-    pipla.Model(shared, pipla.prox.L1())
+    assert pipla.Model(apart, scale.on(theta="scale")).smooth is apart
+    pipla.Model(pipla.GaussianLikelihood(identity, y, 1.0), scale)
+    assert pipla.Model(shared, pipla.prox.L1()).smooth.sets_theta() == ()

@@ -308,8 +308,9 @@ def test_a_restoration_prints_a_small_table():
     found = pipla.restore(Identity(), np.zeros((4, 5)) + np.arange(5.0), 1.0, num_steps=6)
     title, *rows = repr(found).splitlines()
     assert title == "Restoration of 4 × 5 pixels"
-    names = [row[:16].strip() for row in rows[:6]]
-    assert names == ["strength", "noise", "posterior sd", "MAP estimate", "work", "status"]
+    names = [row[:16].strip() for row in rows[:7]]
+    assert names[:4] == ["strength", "noise", "residual sd", "posterior sd"]
+    assert names[4:] == ["MAP estimate", "work", "status"]
     assert f"{found.strength:.4g} ± {found.strength_stderr:.2g}" in rows[0]
     assert rows[1].split()[1:] == ["1", "(given)"]
-    assert rows[5].split()[1] == found.result.status.value
+    assert rows[6].split()[1] == found.result.status.value

@@ -9,7 +9,13 @@ import pytest
 import pipla
 from pipla.algorithms.interwoven import longest_moves
 from pipla.engine.diagnostics import ConvergenceWarning
-from pipla.fitting.information import covariance_of, information, scores_of
+from pipla.fitting.information import (
+    Scores,
+    covariance_of,
+    information,
+    scores_of,
+    unmeasured,
+)
 from pipla.fitting.observer import Look, Observer
 from pipla.fitting.verdict import judge
 from pipla.models.likelihoods import Gaussian
@@ -42,7 +48,8 @@ def test_the_information_on_a_scale_is_right_whether_prior_or_data_dominate(nois
     shares = np.cumsum(middle[1], axis=1) / middle[1].sum(axis=1, keepdims=True)
     draws = [np.interp(rng.uniform(size=1000), share, GRID) for share in shares]
     model = pipla.Model(Gaussian(Identity(), y, noise), LaplaceScale())
-    found = information([scores_of(model, jnp.zeros(()), jnp.asarray(np.transpose(draws)))])
+    scores = scores_of(model, jnp.zeros(()), jnp.asarray(np.transpose(draws)))
+    found = information([scores]).matrix
     assert abs(found[0, 0] / exact - 1) < 5 * sd
 
 
@@ -61,7 +68,7 @@ def test_a_scale_that_the_data_do_not_show_is_named_and_soon():
     assert not found.converged
     assert found.num_steps < 2000
     assert np.isinf(found.theta_stderr)
-    assert "the data do not determine theta, and more steps will not help" in found.message
+    assert "theta has no standard error, and more steps will not help" in found.message
 
 
 class Skewed(ClosedForm):
@@ -127,3 +134,63 @@ def test_the_monte_carlo_error_of_a_theta_that_drifts_is_its_drift():
     assert any("still moving, by 1 in 1000 steps" in point for point in found.open_points)
     settled = judge(trace - slope, trace - slope, *rest)
     assert settled.error[0] < 0.001
+
+
+class Located(ClosedForm):
+    """`LaplaceLocation` as a stranger writes it: value, prox, closed form, and `rounded`."""
+
+    has_closed_form: ClassVar[bool] = True
+    finite: ClassVar[bool] = True
+
+    def value(self, theta, x):
+        return jnp.sum(jnp.abs(x - theta))
+
+    def prox(self, theta, x, lam_theta, lam_x):
+        away = x - theta
+        return theta, theta + jnp.sign(away) * jnp.maximum(jnp.abs(away) - lam_x, 0)
+
+    def closed_form(self, theta, particles):
+        return jnp.median(particles)
+
+    def time_unit(self, theta, x):
+        return jnp.ones((), x.dtype)
+
+
+class LocatedAndRounded(Located):
+    def rounded(self, theta, x, width):
+        return pipla.prox.LaplaceLocation().rounded(theta, x, width)
+
+
+def located(term):
+    y = 2 + np.random.default_rng(4).laplace(size=20) + np.random.default_rng(5).normal(size=20)
+    model = pipla.Model(Gaussian(Identity(), y, 1.0), term)
+    return pipla.fit(model, theta=0.0, x=np.zeros(20), num_particles=40, max_steps=900)
+
+
+@pytest.mark.filterwarnings("ignore::pipla.ConvergenceWarning")
+def test_a_strangers_location_has_the_standard_error_of_ours():
+    """By a declared method. Without it, the standard error is not measured, and that is said."""
+    ours, theirs = located(pipla.prox.LaplaceLocation()), located(LocatedAndRounded())
+    assert theirs.theta == pytest.approx(float(ours.theta), abs=0.2 * float(ours.theta_stderr))
+    assert theirs.theta_stderr == pytest.approx(float(ours.theta_stderr), rel=0.1)
+    plain = located(Located())
+    assert np.isinf(plain.theta_stderr)
+    assert not any("do not determine" in sentence for sentence in plain.warnings)
+    assert any("standard error is not known" in sentence for sentence in plain.warnings)
+
+
+def test_information_that_is_lost_between_large_numbers_is_not_called_flat():
+    rng = np.random.default_rng(0)
+    large = [[Scores(np.eye(1) * 1e3 * rng.normal(1, 0.05), np.eye(1) * 990)] for _ in range(50)]
+    small = [[Scores(np.eye(1) * 1e-4, np.eye(1) * 1e-4)] for _ in range(50)]
+    for scores, lost in ((large, True), (small, False)):
+        found = information(scores)
+        assert np.isinf(covariance_of(found.matrix)[0, 0])
+        assert unmeasured(found, np.ones(1)).tolist() == [lost]
+
+
+def test_two_numbers_that_do_the_same_are_flat_and_not_unmeasured():
+    same = np.full((2, 2), 1e3)
+    found = information([[Scores(0.5 * same, same)] for _ in range(50)])
+    assert np.all(np.isinf(np.diagonal(covariance_of(found.matrix))))
+    assert not unmeasured(found, np.ones(2)).any()

@@ -1,11 +1,13 @@
 """Maximum marginal likelihood and posterior sampling in latent variable models with kinks.
 
 Proximal interacting particle Langevin algorithms on JAX. Start with `Model`, a term of
-`pipla.prox`, an algorithm such as `PIPGLA`, and `run`.
+`pipla.prox`, and `fit`; with an algorithm such as `PIPGLA` and `run`, every choice is yours.
+`pipla.regression`, `pipla.imaging`, `pipla.completion` and `pipla.networks` are applications.
 """
 
 from pipla import operators, problems, prox, tuning
 from pipla._cache import enable_cache
+from pipla._extras import lazy
 from pipla._threads import one_thread_per_device
 from pipla._version import __version__
 from pipla.algorithms import (
@@ -94,3 +96,6 @@ __all__ = [
     "sweep",
     "tuning",
 ]
+
+# Imported when they are first used.
+__getattr__ = lazy(__name__, "completion", "imaging", "networks", "regression", "testing")

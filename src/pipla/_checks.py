@@ -336,7 +336,7 @@ def wide_enough(name: str, found: Array) -> None:
 
 def _large_integer(name: str, value: int) -> int | float:
     """An integer beyond 32 bits as a float, unless JAX has 64 bits for it."""
-    if jax.config.jax_enable_x64 and -(2**63) <= value < 2**63:  # type: ignore[attr-defined]
+    if jax.config.jax_enable_x64 and -(2**63) <= value < 2**63:
         return value
     try:
         return float(value)

@@ -1,9 +1,11 @@
-"""Optional dependencies: a missing one is named in a sentence with the command that installs it."""
+"""Optional dependencies: imported when they are needed; a missing one is named in a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class MissingExtraError(ImportError):
@@ -32,3 +34,29 @@ install it with: pip install 'pipla[imaging]'
             f"pip install 'pipla[{name}]'",
             name=error.name,
         ) from error
+
+
+def lazy(package: str, *modules: str, **names: tuple[str, ...]) -> Callable[[str], Any]:
+    """A `__getattr__` for a package, which imports when something is first asked for.
+
+    Arguments:
+        package: its name, `__name__`.
+        modules: modules of it.
+        names: for a module of it, the names that the package itself offers:
+            `estimators=("TVDenoiser",)`.
+
+    >>> lazy("pipla", "networks")("networks").__name__
+    'pipla.networks'
+    >>> lazy("pipla.completion", estimators=("LowRankCompletion",))("LowRankCompletion").__name__
+    'LowRankCompletion'
+    """
+    homes = {name: module for module, inside in names.items() for name in inside}
+
+    def getattribute(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
+        if name in homes:
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return getattribute

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from pipla._decompositions import in_turn
+
 #: Names a part of a pytree: a dict key or attribute ("w"), an index (0), or a path ("layer", 0).
 Address = str | int | tuple[str | int, ...]
 Path = tuple[str | int, ...]
@@ -384,7 +386,7 @@ class BoundedJit(Generic[Result]):
             program = self._kept.pop(kind, None)
             if program is None:
                 function = functools.partial(self._function, fixed)
-                program = jax.jit(function, static_argnames=self._static)
+                program = jax.jit(in_turn(function), static_argnames=self._static)
             self._kept[kind] = program
             while len(self._kept) > MOST_KINDS:
                 self._kept.popitem(last=False)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from pipla.cli.app import app
 from pipla.cli.complete import FILES, read
+from pipla.completion._doubts import moving
 
 
 def call(*words):
@@ -64,6 +66,46 @@ def test_columns_without_values_and_empty_rows_are_named(tmp_path):
     assert any("'b'" in note for note in given.notes)
     assert any("Rows without" in note for note in given.notes)
     np.testing.assert_array_equal(np.isnan(given.observed[1]), True)
+
+
+def test_a_european_table_with_numbered_rows_and_dates(tmp_path):
+    lines = [
+        "nr;tag;a;b",
+        "1;31.12.2024;1,5;",
+        "2;01.01.2025;;2.500,25",
+        "3;02.01.2025;3,5;1.000,5",
+    ]
+    table = write(tmp_path / "t.csv", *lines)
+    given = read(table, None)
+    # Dates come back as they are, and the numbers of the rows are not completed.
+    assert given.columns == ["a", "b"]
+    assert given.kept == {
+        "nr": ["1", "2", "3"],
+        "tag": ["31.12.2024", "01.01.2025", "02.01.2025"],
+    }
+    np.testing.assert_equal(given.observed, [[1.5, np.nan], [np.nan, 2500.25], [3.5, 1000.5]])
+    assert "semicolons between its columns and decimal commas" in given.notes[0]
+    assert "Passed through, as texts or numbers of the rows: 'nr' and 'tag'." in given.notes
+    assert read(table, None, keep=["nr"]).columns == ["nr", "a", "b"]
+
+
+def test_arguments_are_checked_before_the_folder(tmp_path):
+    table, out = write(tmp_path / "t.csv", "a,b", "1.5,2", "2.5,3"), tmp_path / "out"
+    out.mkdir()
+    for name in FILES:
+        (out / name).write_text("earlier")
+    for words, said in [
+        (("--triplets", "a,b,nothing"), "triplets must be a column"),
+        (("--keep", "nothing"), "keep must be a column"),
+        (("--level", "90"), "level"),
+        (("--steps", "0"), "steps"),
+        (("--max-rank", "0"), "max_rank"),
+        ((), "--force"),
+    ]:
+        outcome = call(table, "--out", out, *words)
+        assert outcome.exit_code == 2
+        assert said in outcome.stderr
+    assert (out / "result.json").read_text() == "earlier"
 
 
 def test_triplets_are_sorted_and_repetitions_are_kept(tmp_path):
@@ -143,3 +185,19 @@ def test_what_cannot_be_completed_is_one_line(tmp_path, lines, options, word):
     assert len(outcome.stderr.splitlines()) == 1
     assert word in outcome.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_warnings_name_the_options_of_the_command(tmp_path):
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((12, 3)) @ rng.standard_normal((3, 8))
+    lines = [",".join(f"{value:.6g}" for value in row) for row in matrix]
+    lines[0] = lines[0][lines[0].index(",") :]  # one gap
+    path = write(tmp_path / "t.csv", ",".join("abcdefgh"), *lines)
+    words = ("--max-rank", "1", "--steps", "6", "--out", tmp_path / "out")
+    outcome = call(path, *words)
+    assert outcome.exit_code == 0, outcome.output
+    said = json.loads((tmp_path / "out" / "result.json").read_text())["warnings"]
+    assert any("raise max_rank (--max-rank)" in sentence for sentence in said)
+    trace = {"noise": np.linspace(0.0, 3.0, 400), "scale": np.zeros((400, 2))}
+    (sentence,) = moving(SimpleNamespace(theta_trace=trace, burn_in=100))
+    assert "raise num_steps (--steps)" in sentence

@@ -1,6 +1,7 @@
 """Trained networks on disk."""
 
 import json
+import warnings
 
 import equinox as eqx
 import jax
@@ -57,11 +58,26 @@ def test_a_loaded_network_is_the_one_that_was_saved(trained, tmp_path):
     for name, weights in trained.particles.items():
         np.testing.assert_array_equal(again.particles[name], weights)
     assert isinstance(again.theta["network"], Small)
-    assert again.prune(0.5).error(FEATURES, LABELS) == trained.prune(0.5).error(FEATURES, LABELS)
+    with pytest.raises(ValueError, match="features must be given"):
+        again.prune(0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", networks.PruningWarning)  # sixty steps learn little
+        small, same = again.prune(0.5, features=FEATURES, labels=LABELS), trained.prune(0.5)
+    assert small.error(FEATURES, LABELS) == same.error(FEATURES, LABELS)
+    assert small.lost == same.lost is not None
+    with pytest.raises(ValueError, match="labels must be given with features"):
+        again.prune(0.5, features=FEATURES)
     # Once more, from what was loaded.
     again.save(tmp_path / "copy")
     copy = networks.load(tmp_path / "copy", template)
     np.testing.assert_array_equal(copy.predict_proba(FEATURES), trained.predict_proba(FEATURES))
+
+
+def test_a_module_with_another_function_is_refused(trained, tmp_path):
+    trained.save(tmp_path / "net")
+    other = eqx.tree_at(lambda module: module.activation, Small(), jax.nn.relu)
+    with pytest.raises(ValueError, match="computes something else"):
+        networks.load(tmp_path / "net", made(other))
 
 
 def test_the_noise_of_a_regression_and_a_network_without_biases_come_back(tmp_path):

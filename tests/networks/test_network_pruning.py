@@ -1,12 +1,17 @@
 """Pruned networks: exactly the weights that were asked for, and the same function when smaller."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from pipla import networks
+from pipla.networks._families import FAMILIES
+from pipla.networks._ranking import scores_of
 from pipla.networks.pruning import pruned
 
 KEY = jax.random.key(0)
@@ -30,6 +35,7 @@ OPTIONS = {
     "average": "after",
     "criterion": "magnitude",
     "chain": None,
+    "seen": None,
 }
 
 
@@ -66,8 +72,115 @@ def test_thresholds_by_number_and_by_layer(whole):
     for name, weights in whole[1].items():
         assert found.sparsity[name] == pytest.approx(np.mean(np.abs(weights) < 0.3))
     limits = dict.fromkeys(whole[1], 0.0) | {"layers/0": 10.0}
-    found = prune(*whole, threshold=limits)
+    with pytest.warns(networks.PruningWarning, match="no weight of 'layers/0' is left in 4 of 4"):
+        found = prune(*whole, threshold=limits)
+    assert len(found.warnings) == 1
     assert found.sparsity == {"layers/0": 1.0, "layers/1": 0.0, "layers/2": 0.0}
+
+
+def test_a_limit_for_all_layers_by_magnitude_would_empty_the_layer_of_small_scale():
+    """As in trained networks: the first layer small, the last one large, the product what counts."""
+    module = eqx.nn.MLP(4, 3, 6, 1, activation=jnp.tanh, key=KEY)
+    network = networks.model(module, FEATURES, np.arange(12) % 3)
+    particles = jax.tree.map(np.asarray, network.particles(2, KEY))
+    particles = {"layers/0": 0.02 * particles["layers/0"], "layers/1": 50 * particles["layers/1"]}
+    likelihood = network.likelihood
+    with pytest.warns(networks.PruningWarning) as said:
+        found = prune(network, particles, fraction=0.6, seen=likelihood)
+    assert found.sparsity["layers/0"] == 1.0
+    assert "no weight of 'layers/0' is left in 2 of 2 draws" in str(said[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", networks.PruningWarning)  # weights at random: all count
+        kept = prune(network, particles, fraction=0.6, criterion=None, seen=likelihood)
+    assert max(kept.sparsity.values()) < 0.9
+    assert kept.loss_after < found.loss_after
+
+
+def test_sensitivities_are_what_scores_lose_to_first_order():
+    network, particles = made(draws=2)
+    found = scores_of(
+        "sensitivity", particles, theta=network.theta, seen=network.likelihood, chain=()
+    )
+
+    def scores(x):
+        return jax.vmap(network.modules(network.theta, x))(jnp.asarray(FEATURES))
+
+    x = {name: jnp.asarray(weights[1]) for name, weights in particles.items()}
+    derivatives = jax.jacobian(scores)(x)
+    ratios = []
+    for name, weights in particles.items():
+        squares = jnp.sum(derivatives[name] ** 2, axis=(0, 1)) / len(FEATURES)
+        exact = np.abs(weights[1]) * np.sqrt(squares)
+        ratios.append((found[name][1] / exact).ravel())
+    # Of twelve observations with signs at random; equal but for those.
+    assert 0.9 < np.exp(np.mean(np.log(np.concatenate(ratios)))) < 1.05
+    one = networks.model(
+        eqx.nn.MLP(4, 1, 6, 1, key=KEY), FEATURES, FEATURES[:, 0], family="regression"
+    )
+    particles = jax.tree.map(np.asarray, one.particles(1, KEY))
+    found = scores_of("sensitivity", particles, theta=one.theta, seen=one.likelihood, chain=())
+    x = {name: jnp.asarray(weights[0]) for name, weights in particles.items()}
+    derivatives = jax.jacobian(
+        lambda x: jax.vmap(one.modules(one.theta, x))(jnp.asarray(FEATURES))
+    )(x)
+    for name, weights in particles.items():  # a single score has no signs to speak of
+        squares = jnp.mean(derivatives[name][:, 0] ** 2, axis=0)
+        np.testing.assert_allclose(found[name][0], np.abs(weights[0]) * np.sqrt(squares), rtol=1e-9)
+
+
+def test_the_loss_before_and_after_is_part_of_the_answer_and_said_where_it_is_much():
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((50, 4))
+    labels = features[:, 0] + 0.1 * rng.standard_normal(50)
+    linear = eqx.nn.Linear(4, "scalar", use_bias=False, key=KEY)
+    network = networks.model(Whole(linear), features, labels, family="regression")
+    theta = network.theta | {"noise": jnp.asarray(np.log(0.1))}
+    particles = {"linear": np.asarray([[[1.0, 0.03, -0.01, 0.0]]])}
+    options = OPTIONS | {"criterion": None, "seen": network.likelihood}
+
+    found = pruned(network, theta, particles, **(options | {"fraction": 0.5}))
+    assert found.warnings == ()
+    expected = -network.log_predictive_density(theta, particles, features, labels)
+    assert found.loss_before == pytest.approx(expected)
+    kept = [particles["linear"][0, 0], [1, 0.03, 0, 0]]
+    squares = [np.mean((labels - features @ w) ** 2) for w in kept]
+    assert found.loss_after - found.loss_before == pytest.approx((squares[1] - squares[0]) / 0.02)
+    alone = scipy.stats.norm(labels.mean(), labels.std())
+    assert found.loss_without == pytest.approx(-np.mean(alone.logpdf(labels)))
+    with pytest.warns(networks.PruningWarning) as said:
+        gone = pruned(network, theta, particles, **(options | {"threshold": 2.0}))
+    assert [str(each.message)[:30] for each in said] == [
+        "no weight of 'linear' is left:",
+        "pruning lost all the network e",
+    ]
+    assert gone.lost > 1  # worse than a constant: the noise is that of the whole network
+    assert "is lost" in repr(gone)
+
+
+@pytest.mark.parametrize("family", ["classification", "poisson"])
+def test_what_a_constant_explains(family):
+    labels = np.asarray([0, 1, 1, 2, 4 if family == "poisson" else 2])
+    found = FAMILIES[family]().constant_loss(labels)
+    if family == "poisson":
+        exact = -np.mean(scipy.stats.poisson(1.6).logpmf(labels))
+    else:
+        exact = scipy.stats.entropy([0.2, 0.4, 0.4])
+    assert found == pytest.approx(exact)
+
+
+class Whole(eqx.Module):
+    linear: eqx.nn.Linear
+
+    def __call__(self, x):
+        return self.linear(x)
+
+
+def test_a_network_without_its_observations_needs_some(whole):
+    with pytest.raises(ValueError, match="features must be given"):
+        prune(*whole, fraction=0.5, criterion=None)
+    with pytest.raises(ValueError, match="features and labels must be given"):
+        prune(*whole, fraction=0.5, average="particle")
+    assert prune(*whole, fraction=0.5).lost is None
 
 
 def test_paths_count_what_leaves_a_unit(whole):
@@ -81,7 +194,9 @@ def test_paths_count_what_leaves_a_unit(whole):
 @pytest.mark.parametrize(("use_bias", "fraction"), [(True, 0.8), (True, 0.97), (False, 0.8)])
 def test_the_smaller_module_is_the_same_function(use_bias, fraction):
     network, particles = made(use_bias)
-    found = prune(network, particles, fraction=fraction)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", networks.PruningWarning)  # at 97 % a layer is empty
+        found = prune(network, particles, fraction=fraction)
     sizes = []
     for draw in range(found.num_draws):
         small = found.module(draw)
@@ -116,7 +231,7 @@ def test_averages_before_and_of_one_particle(whole):
     network, particles = whole
     before = prune(network, particles, fraction=0.0, average="before")
     np.testing.assert_allclose(before.particles["layers/0"][0], particles["layers/0"].mean(axis=0))
-    one = prune(network, particles, fraction=0.0, average="particle")
+    one = prune(network, particles, fraction=0.0, average="particle", seen=network.likelihood)
     means = [particles["layers/0"][start::2].mean(axis=0) for start in range(2)]
     assert any(np.allclose(one.particles["layers/0"][0], mean) for mean in means)
     assert before.num_draws == one.num_draws == 1

@@ -12,7 +12,7 @@ from scipy import optimize
 
 import pipla
 from pipla import networks
-from pipla.networks import _settling
+from pipla.networks import _explained, _settling
 from pipla.networks._rule import _braked
 from pipla.networks.trained import _thinned
 from pipla.networks.training import _even, rule
@@ -370,7 +370,10 @@ def test_a_scale_that_has_not_settled_is_warned_of(linear):
 
 
 def test_what_becomes_non_finite_is_a_status_and_a_warning():
-    network = networks.model(Tiny(), *tiny_data(), loss=lambda score, label: jnp.sqrt(1.0 - score))
+    features, labels = tiny_data()
+    network = networks.model(
+        Tiny(), 100 * features, labels, loss=lambda score, label: jnp.sqrt(1.0 - score)
+    )
     with pytest.warns(
         pipla.ConvergenceWarning, match="non-finite at step .* standardise the features"
     ):
@@ -414,7 +417,7 @@ def test_more_free_weights_than_observations_are_named():
     with pytest.warns(pipla.ConvergenceWarning, match="24 weights that are not latent, more than"):
         trained = networks.train(network, num_particles=2, num_steps=4, key=KEY)
     assert trained.status is pipla.Status.UNRELIABLE
-    assert "the 20 observations" in trained.warnings[-1]
+    assert any("the 20 observations" in sentence for sentence in trained.warnings)
 
 
 def test_draws_of_all_times_fit_the_network_that_is_returned():
@@ -472,3 +475,36 @@ def test_the_first_step_knows_the_curvature_of_every_layer_and_the_start_does_no
 
         exact = jax.vmap(largest)(particles)
         assert 0.7 * exact.min() < state.stiffness[name] < 1.0001 * exact.max()
+
+
+@pytest.mark.parametrize("standardised", [True, False])
+def test_advice_to_standardise_is_for_data_that_are_not(standardised):
+    features = np.random.default_rng(0).standard_normal((40, 2)) * (1 if standardised else 50)
+    module = eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0))
+    network = networks.model(module, features, np.arange(40) % 2)
+    assert network.likelihood.is_standardised() is standardised
+    away = {"bias": np.arange(100.0)}  # as far as Adam goes
+    (said,) = _settling.travelling(away, 10, 90, 1.0, network.likelihood.is_standardised())
+    assert ("standardise" in said) is not standardised
+    assert "num_steps" in said
+
+
+def test_a_network_that_explains_nothing_is_named():
+    """As after a run whose weights stayed near 0; one that explains its labels is not."""
+    features, labels = tiny_data()
+    network = networks.model(Tiny(), features, labels)
+    near = {"layer": np.full((1, 2, 2), 1e-3)}
+    (sentence,) = _explained.nothing(network, network.theta, near)
+    assert "no more of its observations than a constant" in sentence
+    right = {"layer": np.array([[[1.5, 0.2], [-0.3, -1.0]]])}
+    assert _explained.nothing(network, network.theta, right) == ()
+
+
+def test_training_on_labels_of_chance_says_that_nothing_is_explained():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 300)
+    with pytest.warns(pipla.ConvergenceWarning, match="than a constant"):
+        trained = networks.train(
+            networks.model(Tiny(), rng.standard_normal((300, 2)), labels), num_steps=400, key=KEY
+        )
+    assert trained.status is pipla.Status.UNRELIABLE

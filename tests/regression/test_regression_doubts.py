@@ -4,10 +4,19 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy import stats
 
-from pipla.regression import SparseLinearRegression
-from pipla.regression._doubts import FALSE_ALARMS, FEWEST, tails_doubt
+from pipla.regression import SparseLinearRegression, SparseLogisticRegression
+from pipla.regression._doubts import (
+    FALSE_ALARMS,
+    FEWEST,
+    dependent_doubt,
+    family_doubt,
+    index_doubt,
+    rows_doubt,
+    tails_doubt,
+)
 
 
 def linear(noise, seed=0, p=20):
@@ -98,3 +107,87 @@ def test_few_residuals_and_rounding_are_not_judged():
     rounding = np.where(np.arange(100) == 3, 1e-8, 0.0)
     assert tails_doubt(y, y + np.tile(rounding, (5, 1)), np.ones(100)) is None
     assert tails_doubt(np.zeros(100), np.zeros((5, 100)), np.ones(100)) is None
+
+
+def test_few_observations_are_named():
+    x = np.random.default_rng(0).standard_normal((3, 2))
+    with pytest.warns(UserWarning, match="only 3 observations"):
+        model = SparseLinearRegression().fit(x, x[:, 0])
+    assert "only 3 observations" in model.summary()
+    assert rows_doubt(10) is None
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_an_index_among_the_features_is_named(form):
+    rng = np.random.default_rng(1)
+    n = 200
+    split = rng.permutation(n)[:150]
+    age = rng.integers(18, 90, n)
+    bad = [np.arange(n), np.arange(1, n + 1), rng.permutation(n)]
+    good = [age, np.round(rng.standard_normal(n), 2), np.arange(n) % 50, 1e6 + np.arange(n)]
+    for column, expected in [(c, True) for c in bad] + [(c, False) for c in good]:
+        features = np.column_stack([rng.standard_normal(n), column])
+        for rows in (np.arange(n), split):
+            given = features[rows] if form == "dense" else scipy.sparse.csr_array(features[rows])
+            said = index_doubt(given, "feature {}".format)
+            assert (said is not None) == expected
+            assert said is None or said.startswith("feature 1 has another integer in every row")
+
+
+def test_an_index_is_named_as_the_column_is():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(2)
+    x = pd.DataFrame({"dose": rng.standard_normal(60), "id": np.arange(60)})
+    with pytest.warns(UserWarning, match="feature 'id' has another integer in every row"):
+        SparseLogisticRegression().fit(x, rng.integers(0, 2, 60))
+
+
+def test_classes_and_counts_in_a_linear_regression_are_named():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((100, 3))
+    for y, words in (
+        (rng.integers(1, 4, 100), "only the values 1, 2, 3: .* SparseLogisticRegression"),
+        (rng.choice([-1.0, 1.0], 100), "only the values -1, 1: "),
+        (rng.poisson(3, 100), "integers from 0 to .* SparsePoissonRegression"),
+    ):
+        with pytest.warns(UserWarning, match=words):
+            SparseLinearRegression().fit(x, y)
+    for y in (
+        rng.standard_normal(100),
+        rng.integers(25, 346, 100),  # as the progression of diabetes
+        rng.choice([0.5, 1.5, 2.5], 100),
+        rng.integers(1, 4, FEWEST - 1),
+    ):
+        assert family_doubt(np.asarray(y, float)) is None
+
+
+def told(x, intercept=True, factors=()):
+    dense = dependent_doubt(x, intercept, factors, "x{}".format)
+    assert dependent_doubt(scipy.sparse.csr_array(x), intercept, factors, "x{}".format) == dense
+    return dense
+
+
+def test_features_that_determine_each_other_are_named():
+    rng = np.random.default_rng(4)
+    shares = rng.dirichlet(np.ones(3), 100)
+    x = np.column_stack([rng.standard_normal(100), shares, np.ones(100)])
+    assert told(x).startswith("x1, x2, x3 determine each other up to a constant:")
+    assert told(x[:, :4], intercept=False) is None
+    assert told(np.delete(x, 2, axis=1)) is None
+    total = np.column_stack([x[:, :2], x[:, 0] - 2 * x[:, 1]])
+    assert told(total, intercept=False).startswith("x0, x1, x2 determine each other:")
+    with pytest.warns(UserWarning, match="feature 0, feature 1, feature 2 determine each other"):
+        SparseLinearRegression().fit(shares, rng.standard_normal(100))
+
+
+def test_what_the_sampler_knows_and_strong_correlations_are_not_named():
+    rng = np.random.default_rng(5)
+    one_hot = np.eye(3)[rng.integers(0, 3, 100)]
+    z = rng.standard_normal((100, 1))
+    assert told(one_hot) is not None
+    assert told(one_hot, factors=[(1, 0, 2)]) is None
+    assert told(np.column_stack([z, z])) is None
+    assert told(z + 1e-4 * rng.standard_normal((100, 5))) is None
+    assert told(rng.standard_normal((60, 58))) is None
+    assert told(rng.standard_normal((50, 80))) is None
+    assert told(1e3 + rng.standard_normal((100, 3))) is None

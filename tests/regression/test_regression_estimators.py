@@ -25,6 +25,7 @@ ALL = (SparseLinearRegression, SparseLogisticRegression, SparsePoissonRegression
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the counts vary:UserWarning")  # the responses of the checks
+@pytest.mark.filterwarnings("ignore:there are only|y has only|y is|y holds:UserWarning")
 @parametrize_with_checks([estimator() for estimator in ALL])
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -141,6 +142,7 @@ def test_several_classes():
     np.testing.assert_allclose(probabilities.sum(1), 1)
     assert model.score(x[200:], y[200:]) > 0.5  # at random: a third
     assert "x0 (a)" in model.summary()
+    assert "for each class, the logarithm of its probability" in model.summary()
 
 
 def test_data_frames_pipelines_and_grid_search():
@@ -206,6 +208,7 @@ ODD = {
 
 @pytest.mark.filterwarnings("ignore::pipla.engine.diagnostics.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:the counts vary:UserWarning")  # without their features
+@pytest.mark.filterwarnings("ignore:there are only:UserWarning")
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("kind", ALL)
 def test_odd_data_give_finite_answers(kind, odd):
@@ -246,7 +249,7 @@ def test_values_that_are_no_numbers_are_named(kind):
     if kind is SparseLogisticRegression:
         assert set(kind().fit(x, words).predict(x)) <= {"low", "high"}
     else:
-        with pytest.raises(ValueError, match="could not convert string to float"):
+        with pytest.raises(ValueError, match="y is text; SparseLogisticRegression is for classes"):
             kind().fit(x, words)
 
 
@@ -269,8 +272,45 @@ def test_a_perfect_fit_is_finite():
     x, _ = simulated(SparseLinearRegression)
     model = SparseLinearRegression().fit(x, 3 * x[:, 0] + 1)
     np.testing.assert_allclose(model.predict(x), 3 * x[:, 0] + 1, atol=1e-2)
-    constant = SparseLinearRegression().fit(x, np.full(len(x), 7.0))
-    np.testing.assert_allclose(constant.predict(x), 7.0, atol=1e-3)
+
+
+def test_a_constant_response_has_nothing_to_explain():
+    x, _ = simulated(SparseLinearRegression)
+    with pytest.warns(UserWarning, match="y is 7 in all observations: there is nothing to explain"):
+        constant = SparseLinearRegression().fit(x, np.full(len(x), 7.0))
+    np.testing.assert_array_equal(constant.predict(x), 7.0)
+    np.testing.assert_array_equal(constant.predict_interval(x), 7.0)
+    assert constant.noise_ == 0
+    assert not np.any(constant.inclusion_)
+    assert "nothing to explain" in constant.summary()
+    with pytest.raises(ValueError, match="y is 7 in all observations"):
+        SparseLinearRegression("laplace").fit(x, np.full(len(x), 7.0))
+    with pytest.warns(UserWarning, match="nothing to explain"):
+        SparsePoissonRegression().fit(x, np.full(len(x), 7))
+
+
+def test_learned_numbers_exist_where_nothing_is_found():
+    """Labels at random: draws without any effect had a scale of up to 1e139."""
+    rng = np.random.default_rng(0)
+    model = SparseLogisticRegression().fit(rng.normal(size=(300, 10)), rng.integers(0, 5, 300))
+    for name, (low, high) in model.theta_interval_.items():
+        assert low <= model.theta_[name] <= high
+    assert model.theta_interval_["scale"][1] < 100
+
+
+def test_the_summary_has_one_level_and_says_its_units(fitted):
+    model, _, _ = fitted
+    narrow, wide = model.summary(level=0.5), model.summary()
+    assert narrow.count("50 % interval") == wide.count("90 % interval") == 2
+    low, high = model.coef_interval_.reshape(2, -1)[:, 0]
+    assert f"[{low:.3g}, {high:.3g}]" in wide
+    low, high = model.theta_interval_["scale"]
+    assert f"[{low:.3g}, {high:.3g}]" in wide
+    unit = {SparseLinearRegression: "units of y", SparseLogisticRegression: "log-odds"}
+    told = unit.get(type(model), "logarithms of the rate")
+    assert f"in {told} per standard deviation of the feature" in " ".join(wide.split())
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        model.summary(90)
 
 
 @pytest.mark.parametrize(
@@ -368,6 +408,18 @@ def test_chains_that_disagree_are_warned_of(monkeypatch, found, words):
         SparseLinearRegression().fit(x, x[:, 0])
 
 
+def test_warnings_have_the_names_of_columns(monkeypatch):
+    pd = pytest.importorskip("pandas")
+
+    def disagree(*arguments):
+        return sample(*arguments)._replace(worst=1, rhat=2.0)
+
+    monkeypatch.setattr("pipla.regression._answers.sample", disagree)
+    x = pd.DataFrame(np.random.default_rng(2).standard_normal((50, 2)), columns=["age", "size"])
+    with pytest.warns(ConvergenceWarning, match="coefficient of feature 'size'"):
+        SparseLinearRegression().fit(x, x["age"])
+
+
 def test_counts_that_vary_too_much_for_poisson_are_warned_of():
     """Negative binomial counts; with 400 Poisson counts the test is at five standard deviations."""
     rng = np.random.default_rng(3)
@@ -392,3 +444,26 @@ def test_no_variance_is_dropped_before_the_weights_are_drawn():
     x, y = simulated(SparseLinearRegression)
     variances = SparseLinearRegression().fit(x, y).fit_.variances
     np.testing.assert_allclose(variances[2:] / variances[1:-1], 4.0)
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_text_and_gaps_of_a_data_frame_are_named(kind):
+    pd = pytest.importorskip("pandas")
+    x, y = simulated(kind, n=20, p=3)
+    frame = pd.DataFrame(x, columns=list("abc"))
+    with pytest.raises(ValueError, match=r"^column 'city' of X is text; use from_formula"):
+        kind().fit(frame.assign(city=["A", "B"] * 10), y)
+    with pytest.raises(ValueError, match=r"^column 'city' of X is text"):
+        kind().fit(frame.assign(city=pd.Categorical(["A", "B"] * 10)), y)
+    gaps = frame.copy()
+    gaps.iloc[0, :2] = np.nan
+    with pytest.raises(ValueError, match=r"^columns 'a' and 'b' of X have missing values \(NaN\)"):
+        kind().fit(gaps, y)
+
+
+@pytest.mark.parametrize("kind", [SparseLinearRegression, SparsePoissonRegression])
+def test_classes_are_for_the_logistic_regression(kind):
+    x, _ = simulated(kind, n=20, p=3)
+    for y in (["u", "v"] * 10, np.array(["u", "v"] * 10), np.array(["u", "v"] * 10, object)):
+        with pytest.raises(ValueError, match="y is text; SparseLogisticRegression is for classes"):
+            kind().fit(x, y)

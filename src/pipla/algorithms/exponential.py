@@ -15,6 +15,7 @@ from pipla.algorithms.forward_backward import mirror_images
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.algorithms.surrogate import LARGEST_MATRIX, Surrogate
 from pipla.models.model import Gradients, Model
+from pipla.operators.polynomials import LONGEST_EXPONENT
 
 
 @register
@@ -60,6 +61,7 @@ class ExponentialFlow(Langevin):
                 lambda own: jnp.where(jnp.isfinite(own), own, _typical(model, state.theta, one)),
                 model.nonsmooth.time_unit(state.theta, one),
             )
+            unit = self._resolved(unit, model, state.theta, one)
         return scales._replace(particles=_trees.multiply(scales.particles, unit))
 
     def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:
@@ -95,6 +97,14 @@ class ExponentialFlow(Langevin):
             penalty=point.penalty if at_point else None,
         )
 
+    def _resolved(self, unit: PyTree, model: Model, theta: PyTree, x: PyTree) -> PyTree:
+        """Units of time so short that polynomials can follow a flow that has no eigenbasis."""
+        stiffness = model.smooth.stiffness(theta)
+        if stiffness is None or model.smooth.surrogate(theta, x) is not None:
+            return unit
+        longest = LONGEST_EXPONENT / (self.gamma * stiffness.astype(self.gamma.dtype))
+        return jax.tree.map(lambda own: jnp.minimum(own, longest.astype(own.dtype)), unit)
+
     def alike(self, fine: State, coarse: State) -> State:
         # One surrogate for both: with two, their paths and their biases would differ by them.
         if coarse.surrogate is None:
@@ -106,19 +116,26 @@ def _has_flow(model: Model, theta: PyTree, particles: PyTree) -> bool:
     """Whether the exact flow of the likelihood is known, and suits the prior.
 
     Near a constraint the step must be shorter than the layer in which the data press x against it,
-    which a surrogate measures.
+    which a surrogate measures. Where the Hessian is a small matrix without a known eigenbasis, the
+    surrogate has that basis, and needs no polynomials.
     """
     x = _trees.first(particles)
-    if not model.nonsmooth.finite and _trees.size(x) <= LARGEST_MATRIX:
+    known = jax.eval_shape(model.smooth.surrogate, theta, x) is not None
+    if _trees.size(x) <= LARGEST_MATRIX and not (known and model.nonsmooth.finite):
         return False
     return jax.eval_shape(model.smooth.flow, theta, x, _trees.ones_per_leaf(x), x) is not None
 
 
 def _typical(model: Model, theta: PyTree, x: PyTree) -> Array:
-    """The inverse of the likelihood's mean curvature, for a prior without a length of its own."""
+    """The inverse of the likelihood's mean curvature, for a prior without a length of its own.
+
+    Of its largest, if that is all that is known.
+    """
     basis = model.smooth.surrogate(theta, x)
     if basis is None:
-        return jnp.ones((), _trees.dtype(x))
+        largest = model.smooth.stiffness(theta)
+        one = jnp.ones((), _trees.dtype(x))
+        return one if largest is None else 1 / largest.astype(one.dtype)
     return 1 / jnp.mean(basis.eigenvalues)
 
 

@@ -117,6 +117,10 @@ def interweave(
         theta,
         longest,
     )
+    if model.scales is not None:
+        centred, particles, images = _with_x_fixed(
+            model, centred, particles, images, longest, waiting
+        )
 
     coordinates = jax.vmap(bijector.inverse, in_axes=(None, 0))(centred, particles)
     gradient, hessian = _derivatives(model, bijector, centred, coordinates)
@@ -131,6 +135,27 @@ def interweave(
     return Interwoven(moved, forward(moved, coordinates), images, after)
 
 
+def _with_x_fixed(
+    model: Model,
+    theta: PyTree,
+    particles: PyTree,
+    images: PyTree,
+    longest: PyTree,
+    waiting: Array,
+) -> tuple[PyTree, PyTree, PyTree]:
+    """The closed form of scales that are hidden in the smooth part, whose z moves along."""
+    flat, unravel = ravel_pytree(theta)
+    most = ravel_pytree(longest)[0]
+    step = jnp.clip(model.scales.best_step(model, theta, particles), -most, most)
+    step = jnp.where(waiting | jnp.isnan(step), 0.0, step)
+    move = jax.vmap(model.scales.moved, in_axes=(None, 0))
+    return (
+        unravel(flat + step),
+        move(step, particles),
+        images if images is None else move(step, images),
+    )
+
+
 def longest_moves(model: Model, theta: PyTree) -> PyTree:
     """For each leaf of theta, the longest safe step.
 
@@ -138,7 +163,7 @@ def longest_moves(model: Model, theta: PyTree) -> PyTree:
     themselves.
     """
     plain = jax.tree.map(lambda leaf: jnp.maximum(1.0, 0.5 * jnp.abs(leaf)), theta)
-    return _bijector(model.nonsmooth).longest_move(theta, plain)
+    return _longest(model, theta, plain)
 
 
 def prior_units(model: Model, theta: PyTree) -> PyTree:
@@ -147,7 +172,14 @@ def prior_units(model: Model, theta: PyTree) -> PyTree:
     Infinite in locations, which have no such unit, and in parts that no term uses.
     """
     nothing = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), theta)
-    return _bijector(model.nonsmooth).longest_move(theta, nothing)
+    return _longest(model, theta, nothing)
+
+
+def _longest(model: Model, theta: PyTree, otherwise: PyTree) -> PyTree:
+    """For scales a factor e, and so on; `otherwise` for what is none."""
+    if model.scales is not None:
+        otherwise = model.scales.units(otherwise)
+    return _bijector(model.nonsmooth).longest_move(theta, otherwise)
 
 
 def _bijector(term: Term) -> Bijector:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 
 from pipla._cache import enable_cache
 from pipla._extras import MissingExtraError, extra
@@ -27,6 +29,7 @@ def main() -> None:
     # Without a folder of one's own (no home, a full or read-only disk) it works, only slower.
     with contextlib.suppress(OSError, RuntimeError):
         enable_cache()
+    _end_by_cleaning_up()
     try:
         try:
             app()
@@ -37,6 +40,16 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"pipla: the output cannot be written: {error.strerror}.", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _end_by_cleaning_up() -> None:
+    """Let SIGTERM end the program as Ctrl-C does: temporary folders are removed."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
 
 
 def _one_device_per_core() -> None:

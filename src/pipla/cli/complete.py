@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -15,9 +16,12 @@ import typer
 from pipla import _checks, _files
 from pipla._data_files import Table as DataTable
 from pipla._data_files import read_table
+from pipla._dialects import listed
+from pipla.cli.tables import Decimal, Force, Keep, Level, Out, Seed, refuse_earlier
 from pipla.completion import Completion, Triplets, complete
+from pipla.completion._outputs import image_of
 from pipla.engine.result import provenance
-from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
+from pipla.report import Figure, Section, Table, Text, fixed, write_page
 from pipla.report.plots import require_matplotlib
 
 #: Everything that the folder holds.
@@ -34,15 +38,11 @@ Prior = Annotated[
     Literal["factors", "nuclear"],
     typer.Option(help="factors, or the nuclear norm of the paper."),
 ]
-Level = Annotated[float, typer.Option(help="The probability of the intervals.")]
 NoiseFree = Annotated[
     bool, typer.Option("--noise-free", help="Intervals of entries without noise, not of cells.")
 ]
 MaxRank = Annotated[int | None, typer.Option(help="The most columns of the factors.")]
 Steps = Annotated[int, typer.Option("--steps", help="Steps of the sampler.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
-Out = Annotated[Path | None, typer.Option(help="Folder; by default beside the table.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the folder of an earlier run.")]
 
 
 class Given(NamedTuple):
@@ -73,6 +73,8 @@ def command(
     prior: Prior = "factors",
     level: Level = 0.9,
     noise_free: NoiseFree = False,
+    keep: Keep = None,
+    decimal: Decimal = "auto",
     max_rank: MaxRank = None,
     steps: Steps = 600,
     seed: Seed = 0,
@@ -81,16 +83,15 @@ def command(
 ) -> None:
     """Fill in the missing cells of a table of low rank; rank and noise are learned."""
     require_matplotlib()
-    level = _checks.level(level)
+    level, seed = _checks.level(level), _checks.seed(seed)
+    steps = _checks.integer("steps", steps, least=3)
+    if max_rank is not None:
+        max_rank = _checks.integer("max_rank", max_rank, least=1)
+    given = read(table, triplets, tuple(keep or ()), decimal)
     out = out or table.parent / f"{table.name.split('.')[0]}-completed"
+    refuse_earlier(out, FILES, force)
     if os.path.lexists(out):
         _files.claim(out, FILES, "a folder of pipla complete")
-        if any(out.iterdir()) and not force:
-            raise FileExistsError(
-                f"path {str(out)!r} holds an earlier result; add --force to replace it, or choose "
-                "another with --out."
-            )
-    given = read(table, triplets)
     for note in given.notes:
         print(note)
     found = complete(given.observed, prior=prior, max_rank=max_rank, num_steps=steps, seed=seed)
@@ -98,6 +99,8 @@ def command(
     again = ["pipla", "complete", table.name, "--level", f"{level:g}", "--seed", str(seed)]
     again += ["--prior", prior, "--steps", str(steps)] + ["--noise-free"] * noise_free
     again += [] if triplets is None else ["--triplets", triplets]
+    again += [word for name in keep or () for word in ("--keep", name)]
+    again += ["--decimal", decimal] if decimal != "auto" else []
     again += [] if max_rank is None else ["--max-rank", str(max_rank)]
     with _files.whole_folder(out, FILES, "a folder of pipla complete") as folder:
         _write(folder, given, found, level, noise_free, shlex.join(again), table.name)
@@ -107,15 +110,25 @@ def command(
 # The table. #
 
 
-def read(path: Path, triplets: str | None) -> Given:
+def read(
+    path: Path, triplets: str | None, keep: Sequence[str] = (), decimal: str = "auto"
+) -> Given:
     """The matrix in a file: a table with gaps, or a list of its entries."""
-    table = read_table(path)
-    return _from_table(table) if triplets is None else _from_triplets(table, triplets)
+    table = read_table(path, dates=False, decimal=decimal)
+    if triplets is None:
+        return _from_table(table, keep)
+    if keep:
+        raise ValueError("keep is for a table; with --triplets, leave it out.")
+    return _from_triplets(table, triplets)
 
 
-def _from_table(table: DataTable) -> Given:
+def _from_table(table: DataTable, keep: Sequence[str]) -> Given:
+    kept_places = {table.place("keep", name) for name in keep}
     numeric = [i for i, kind in enumerate(table.kinds) if kind in ("integer", "real")]
     # pandas reads a column without a single value as real, all missing.
+    indices = [i for i in numeric if i not in kept_places and table.is_index(i)]
+    if len(indices) < len(numeric):
+        numeric = [i for i in numeric if i not in indices]
     text = [i for i in range(len(table.names)) if i not in numeric]
     if not numeric:
         raise ValueError(
@@ -124,13 +137,13 @@ def _from_table(table: DataTable) -> Given:
         )
     matrix = np.column_stack([table.columns[i].astype(np.float64) for i in numeric])
     names = [table.names[i] for i in numeric]
-    notes = []
+    notes = list(table.notes)
     if text:
-        shown = ", ".join(repr(table.names[i]) for i in text[:5])
-        notes.append(f"Columns that are not numbers are passed through: {shown}.")
+        shown = listed([table.names[i] for i in text])
+        notes.append(f"Passed through, as texts or numbers of the rows: {shown}.")
     empty = np.isnan(matrix).all(axis=0)
     if empty.any():
-        shown = ", ".join(repr(names[i]) for i in np.flatnonzero(empty)[:5])
+        shown = listed([names[i] for i in np.flatnonzero(empty)])
         notes.append(f"Columns without a single value are left empty: {shown}.")
         if empty.all():
             raise ValueError("table has no numbers: all its numeric columns are empty.")
@@ -155,7 +168,7 @@ def _from_triplets(table: DataTable, wanted: str) -> Given:
         raise ValueError(f"triplets: the values, {names[2]!r}, must be numbers, not text.")
     values = table.columns[value].astype(np.float64)
     known = ~(table.missing(row) | table.missing(column) | np.isnan(values))
-    notes = []
+    notes = list(table.notes)
     if not known.all():
         notes.append(f"Lines with a missing row, column or value are left out: {(~known).sum()}.")
     if not known.any():
@@ -225,7 +238,7 @@ def _write(
         "versions": provenance(),
     }
     (folder / "result.json").write_text(json.dumps(numbers, indent=1, allow_nan=False))
-    _write_page(folder, numbers, filled, seen, high - low, name)
+    _write_page(folder, numbers, image_of(found, level, noisy=not noise_free), name)
 
 
 def _write_table(path: Path, given: Given, values: np.ndarray, seen: np.ndarray) -> None:
@@ -251,14 +264,7 @@ def _digits(values: np.ndarray) -> int:
     return min(15, 6 + int(np.ceil(np.log10(max(size / spread, 1.0))))) if spread > 0 else 6
 
 
-def _write_page(
-    folder: Path,
-    numbers: dict[str, Any],
-    filled: np.ndarray,
-    seen: np.ndarray,
-    width: np.ndarray,
-    name: str,
-) -> None:
+def _write_page(folder: Path, numbers: dict[str, Any], image: Figure, name: str) -> None:
     source = {"learned": "learned", "given": "given"}.get(
         numbers["noise_source"], "chosen at held-out cells; no estimate of the noise"
     )
@@ -281,26 +287,7 @@ def _write_page(
         "noise were learned from the observed cells.",
         [
             Section("Numbers", [table, *said]),
-            Section("The table", [_images(filled, seen, width, numbers)]),
+            Section("The table", [image]),
             Section("Reproduce", [Text(numbers["command"], code=True)]),
         ],
     )
-
-
-def _images(
-    filled: np.ndarray, seen: np.ndarray, width: np.ndarray, numbers: dict[str, Any]
-) -> Figure:
-    """At most 400 rows and columns of the table: more cells than a page has pixels help nobody."""
-    rows, columns = (np.linspace(0, n - 1, min(n, 400)).astype(int) for n in filled.shape)
-    part = np.ix_(rows, columns)
-    figure, axes = new_figure(3, width=11, height=4)
-    shown = (np.where(seen, filled, np.nan)[part], filled[part], width[part])
-    titles = ("observed", "completed", f"width of the {100 * numbers['level']:g} % intervals")
-    for axis, values, title in zip(axes, shown, titles, strict=True):
-        axis.set_title(title, fontsize=10)
-        axis.set_axis_off()
-        cmap = "magma" if title.startswith("width") else "viridis"
-        image = axis.imshow(values, cmap=cmap, aspect="auto", interpolation="nearest")
-        figure.colorbar(image, ax=axis, shrink=0.85)
-    text = f"Observed cells, the completed table, and the intervals of each {numbers['interval']}."
-    return Figure(figure, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -9,15 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import typer
+from jaxtyping import Array
 
 from pipla import _checks
 from pipla.algorithms import MYIPLA, PIPGLA
 from pipla.algorithms.base import Algorithm
+from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import run
 from pipla.fitting import Fit, fit
 from pipla.problems import Problem, logistic, toy
 from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
+from pipla.report.numbers import paragraph
 from pipla.report.plots import require_matplotlib
 
 NUM_PARTICLES = 50
@@ -43,6 +47,12 @@ class Row(NamedTuple):
     mean: np.ndarray
     sd: np.ndarray
     seconds: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against this row, with its name."""
+        return [f"{self.problem.name}, {self.name}: {sentence}." for sentence in self.warnings]
 
 
 def command(
@@ -51,21 +61,23 @@ def command(
 ) -> None:
     """Learn theta of two small models by fit and by the paper's algorithms, and write a page."""
     try:
-        table = write_demo(out, seed)
+        table, doubts = write_demo(out, seed)
     except KeyboardInterrupt:
         print("\nStopped; nothing was written.")
         raise typer.Exit(130) from None
     print(table.text())
+    for sentence in doubts:
+        print("\n".join(paragraph(f"WARNING: {sentence}")))
     print(f"\nThe page: {out / 'report.html'}")
 
 
-def write_demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
-    """Run the demo, write `out/report.html` and the figures, and return the table."""
+def write_demo(out: Path, seed: int = 0, progress: bool | None = None) -> tuple[Table, list[str]]:
+    """Run the demo, write `out/report.html` and the figures; the table, and doubts about rows."""
     require_matplotlib()
     _checks.seed(seed)
     out.mkdir(parents=True, exist_ok=True)
     rows = [row for problem in (toy(), logistic()) for row in _fit(problem, seed, progress)]
-    table = _table(rows)
+    table, doubts = _table(rows), [sentence for row in rows for sentence in row.doubts]
     figures = [_traces(rows), _coefficients(rows)]
     for number, figure in enumerate(figures, start=1):
         (out / f"figure-{number}.png").write_bytes(figure.png())
@@ -75,13 +87,25 @@ def write_demo(out: Path, seed: int = 0, progress: bool | None = None) -> Table:
         "Theta is the centre of a Laplace prior on 50 latent variables. It is learned by maximum "
         "marginal likelihood while the latent variables are sampled.",
         [
-            Section("Estimates", [table, Text(_READING)]),
+            Section("Estimates", [table, *map(Text, doubts), Text(_conclusion(doubts))]),
+            Section("How to read it", [Text(_READING)]),
             Section("Theta", [figures[0]]),
             Section("The posterior", [figures[1]]),
             Section("Reproduce", [Text(f"pipla demo --seed {seed}", code=True), Text(_versions())]),
         ],
     )
-    return table
+    return table, doubts
+
+
+def _conclusion(doubts: list[str]) -> str:
+    """What to conclude from the table."""
+    if not doubts:
+        return "No run had anything to say against its own answer: the rows can be compared."
+    return (
+        "Do not rely on the errors of the rows that are named above: these runs were too short, "
+        "or their steps too long. Rely on the other rows, of which fit chooses its own steps and "
+        "stops when it has converged."
+    )
 
 
 _READING = (
@@ -98,12 +122,16 @@ def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
     start_key, run_key = jax.random.split(jax.random.key(seed))
     theta = jnp.asarray(START)
     start = problem.particles(start_key, NUM_PARTICLES, theta)
-    rows = [
-        _fitted(
-            problem,
-            fit(problem.model, theta=theta, particles=start, key=run_key, progress=progress),
-        )
-    ]
+    with warnings.catch_warnings():  # the rows say them, with their names
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _rows(problem, theta, start, run_key, progress)
+
+
+def _rows(
+    problem: Problem, theta: Array, start: Array, key: Array, progress: bool | None
+) -> list[Row]:
+    found = fit(problem.model, theta=theta, particles=start, key=key, progress=progress)
+    rows = [_fitted(problem, found)]
     # The curvature of g1 is 1 for the toy model and at most about 100 for the logistic model.
     step, smoothing = (0.1, 0.2) if problem.name == "toy" else (0.01, 0.02)
     algorithms: list[Algorithm] = [MYIPLA(step / 1.5, smoothing), PIPGLA(step)]
@@ -114,7 +142,7 @@ def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
             theta=theta,
             particles=start,
             num_steps=NUM_STEPS,
-            key=run_key,
+            key=key,
             progress=progress,
             check=False,
         )
@@ -122,7 +150,8 @@ def _fit(problem: Problem, seed: int, progress: bool | None) -> list[Row]:
         sd = np.sqrt(np.asarray(result.x_variance))
         mean = np.asarray(result.x_mean)
         numbers = (float(result.theta), float(result.theta_stderr), None, result.theta_trace)
-        rows.append(Row(problem, algorithm.label, *numbers, mean, sd, result.seconds))
+        rest = (mean, sd, result.seconds, result.warnings)
+        rows.append(Row(problem, algorithm.label, *numbers, *rest))
     return rows
 
 
@@ -132,7 +161,7 @@ def _fitted(problem: Problem, found: Fit) -> Row:
     interval = f"{low:.2f} to {high:.2f}" if np.isfinite(high - low) else None
     numbers = (float(found.theta), float(found.theta_mcse), interval, found.theta_trace.fine)
     mean, sd = np.asarray(found.x_mean), np.asarray(found.x_sd)
-    return Row(problem, "fit", *numbers, mean, sd, found.seconds)
+    return Row(problem, "fit", *numbers, mean, sd, found.seconds, found.warnings)
 
 
 def _stop_if_interrupted(status: Status) -> None:
@@ -142,7 +171,7 @@ def _stop_if_interrupted(status: Status) -> None:
 
 def _table(rows: list[Row]) -> Table:
     return Table(
-        ("model", "algorithm", "theta", "± error", "95 %", "exact maximiser", "paper", "seconds"),
+        ("model", "algorithm", "theta", "± error", "90 %", "exact maximiser", "paper", "seconds"),
         [
             (
                 row.problem.name,

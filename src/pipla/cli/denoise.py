@@ -14,6 +14,8 @@ from pipla.cli.images import (
     Out,
     Seed,
     Source,
+    Steps,
+    WhichOutput,
     run_command,
 )
 from pipla.imaging import restore
@@ -23,6 +25,8 @@ from pipla.operators import Identity
 def command(
     image: Source,
     noise: Noise = "auto",
+    output: WhichOutput = "map",
+    steps: Steps = 300,
     isotropic: Isotropic = False,
     seed: Seed = 0,
     out: Out = None,
@@ -30,5 +34,5 @@ def command(
     max_pixels: MaxPixels = MAX_PIXELS,
 ) -> None:
     """Remove noise from an image; the regularisation strength is learned."""
-    job = Job("denoise", image, {}, noise, isotropic, seed, force, max_pixels)
+    job = Job("denoise", image, {}, noise, isotropic, seed, force, max_pixels, output, steps)
     run_command(job, out, "denoised", functools.partial(restore, Identity()))

@@ -9,18 +9,19 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import typer
 
 from pipla import _checks, _files
-from pipla.engine.result import Status, provenance
+from pipla.cli._alive import sign_of_life
+from pipla.engine.result import provenance
 from pipla.imaging import Image, Restoration, estimate_noise, read_image, write_image
 from pipla.report import Figure, Section, Table, Text, fixed, new_figure, write_page
 from pipla.report.plots import require_matplotlib
 
-_IMAGES = ("restored", "map", "uncertainty")
+_IMAGES = ("restored", "mean", "map", "uncertainty")
 #: Everything that the folder holds.
 FILES = {f"{name}.{kind}" for name in _IMAGES for kind in ("png", "npy")} | {
     "result.json",
@@ -33,6 +34,11 @@ Source = Annotated[Path, typer.Argument(help="PNG, JPEG, TIFF or NPY; grey or co
 Noise = Annotated[
     str, typer.Option(help="Standard deviation of the noise; auto estimates, learn learns it.")
 ]
+Output = Literal["mean", "map"]
+WhichOutput = Annotated[
+    Output, typer.Option(help="The image that is `restored`: posterior mean or most probable.")
+]
+Steps = Annotated[int, typer.Option(help="Steps of the sampler; more where it had not settled.")]
 Isotropic = Annotated[bool, typer.Option("--isotropic", help="Isotropic total variation.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 Out = Annotated[Path | None, typer.Option(help="Folder; by default beside the image.")]
@@ -52,6 +58,8 @@ class Job(NamedTuple):
         seed: the seed of the random numbers.
         force: replace the folder of an earlier run.
         max_pixels: refuse larger images.
+        output: which image is `restored`, `"mean"` or `"map"`.
+        steps: the number of steps of the sampler.
     """
 
     command: str
@@ -62,6 +70,8 @@ class Job(NamedTuple):
     seed: int = 0
     force: bool = False
     max_pixels: int = MAX_PIXELS
+    output: Output = "mean"
+    steps: int = 300
 
     def again(self) -> str:
         """The command that repeats this restoration."""
@@ -69,6 +79,7 @@ class Job(NamedTuple):
         for name, value in self.settings.items():
             words += [f"--{name}", value]
         words += ["--noise", self.noise, "--seed", str(self.seed)]
+        words += ["--output", self.output, "--steps", str(self.steps)]
         return shlex.join(words + ["--isotropic"] * self.isotropic)
 
 
@@ -109,9 +120,10 @@ def restore_file(
     _check_noise(job.noise)
     if job.max_pixels < 1:
         raise ValueError(f"max-pixels must be positive, got {job.max_pixels}.")
-    _check_out(out, job)
+    _checks.integer("steps", job.steps, least=1)
     image = read_image(job.source, max_pixels=job.max_pixels, missing=job.command == "inpaint")
     observed = prepare(image)
+    _check_out(out, job)  # after everything that was typed
     noise = _noise(job.noise, observed)
     kind = f"a folder of pipla {job.command}"
     with _no_new_parents(out), _files.whole_folder(out, FILES, kind) as folder:
@@ -120,7 +132,9 @@ def restore_file(
             + "".join(f"{name} {value}; " for name, value in job.settings.items())
             + ("the noise is to be learned." if noise is None else f"noise {noise:.4g}.")
         )
-        found = solve(observed, noise=noise, isotropic=job.isotropic, axes=(0, 1), seed=job.seed)
+        options = {"isotropic": job.isotropic, "seed": job.seed, "num_steps": job.steps}
+        with sign_of_life():
+            found = solve(observed, noise=noise, axes=(0, 1), **options)
         if job.noise == "auto":
             found = found._replace(noise_source="estimated")
         _write(folder, job, image._replace(pixels=observed), found)
@@ -128,7 +142,7 @@ def restore_file(
         f"Strength {found.strength:.5g} ± {found.strength_stderr:.1g}, noise {found.noise:.4g} "
         f"({found.noise_source}), {found.evaluations} evaluations in {found.seconds:.1f} s."
     )
-    log(f"{'The run' if is_sound(found) else 'Warning: the run'} {found.result.message}.")
+    log(_verdict(found))
     return found
 
 
@@ -143,11 +157,6 @@ def _no_new_parents(out: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 parent.rmdir()
         raise
-
-
-def is_sound(found: Restoration) -> bool:
-    """Whether the run was completed and nothing speaks against its answer."""
-    return found.result.status is Status.COMPLETED
 
 
 def _check_out(out: Path, job: Job) -> None:
@@ -185,7 +194,13 @@ def _noise(given: str, observed: np.ndarray) -> float | None:
 
 
 def _write(folder: Path, job: Job, image: Image, found: Restoration) -> None:
-    for name, pixels in zip(_IMAGES, (found.mean, found.map, found.std), strict=True):
+    if not np.all(np.isfinite(found.std)):
+        raise ValueError(
+            f"the image has diverged, as it does where the noise ({found.noise:.3g}) is stated far "
+            "too small, or the blur is wrong; leave --noise out, or raise it. Nothing was written."
+        )
+    chosen = found.mean if job.output == "mean" else found.map
+    for name, pixels in zip(_IMAGES, (chosen, found.mean, found.map, found.std), strict=True):
         assert pixels is not None
         # Uncertainty is black at 0 and white at its largest value.
         limits = (0.0, float(pixels.max())) if name == "uncertainty" else image.limits
@@ -195,12 +210,14 @@ def _write(folder: Path, job: Job, image: Image, found: Restoration) -> None:
         "strength_stderr": found.strength_stderr,
         "noise": found.noise,
         "noise_source": found.noise_source,
+        "residual_sd": found.residual_sd,
+        "output": job.output,
         "seconds": found.seconds,
         "evaluations": found.evaluations,
         "num_steps": found.result.num_steps,
         "status": found.result.status.value,
         "message": found.result.message,
-        "sound": is_sound(found),
+        "sound": found.sound,
         "command": job.command,
         **job.settings,
         "isotropic": job.isotropic,
@@ -219,6 +236,7 @@ def _write_page(folder: Path, job: Job, image: Image, found: Restoration) -> Non
             ("its Monte-Carlo error", f"{found.strength_stderr:.1g}"),
             ("noise (standard deviation)", fixed(found.noise, 4)),
             ("the noise was", found.noise_source),
+            ("residuals, in units of the noise (right: 1)", fixed(found.residual_sd, 3)),
             ("evaluations of the likelihood", found.evaluations),
             ("seconds, without compilation", fixed(found.seconds, 1)),
         ],
@@ -229,7 +247,8 @@ def _write_page(folder: Path, job: Job, image: Image, found: Restoration) -> Non
         "An image restored with a total variation prior whose strength was learned "
         "from the image itself.",
         [
-            Section("Images", [_panel(image, found)]),
+            *([] if found.sound else [Section("Do not trust it yet", [Text(_verdict(found))])]),
+            Section("Images", [_panel(image, found), Text(_which(job))]),
             Section("Uncertainty", [_uncertainty(found)]),
             Section("Numbers", [table, Text(_verdict(found))]),
             Section("The strength", [_trace(found)]),
@@ -238,8 +257,18 @@ def _write_page(folder: Path, job: Job, image: Image, found: Restoration) -> Non
     )
 
 
+def _which(job: Job) -> str:
+    """Which of the images to use for what."""
+    chosen = "posterior mean" if job.output == "mean" else "MAP"
+    return (
+        f"The file named restored is the {chosen} (--output {job.output}). The MAP has sharp "
+        "edges and no grain: use it to look at. The mean has the smallest expected squared error "
+        "under the model: use it to measure, together with the uncertainty."
+    )
+
+
 def _verdict(found: Restoration) -> str:
-    return ("The run " if is_sound(found) else "Warning: the run ") + found.result.message + "."
+    return ("The run " if found.sound else "Warning: the run ") + found.result.message + "."
 
 
 def _panel(image: Image, found: Restoration) -> Figure:

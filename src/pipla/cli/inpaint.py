@@ -19,6 +19,8 @@ from pipla.cli.images import (
     Out,
     Seed,
     Source,
+    Steps,
+    WhichOutput,
     run_command,
 )
 from pipla.imaging import Image, read_image, restore
@@ -32,6 +34,8 @@ def command(
         typer.Option(help="An image of the same size: white where pixels are missing."),
     ] = None,
     noise: Noise = "auto",
+    output: WhichOutput = "map",
+    steps: Steps = 300,
     isotropic: Isotropic = False,
     seed: Seed = 0,
     out: Out = None,
@@ -43,7 +47,7 @@ def command(
     Missing are the white pixels of the mask, and NaN in an NPY or TIFF file.
     """
     settings = {} if mask is None else {"mask": str(mask)}
-    job = Job("inpaint", image, settings, noise, isotropic, seed, force, max_pixels)
+    job = Job("inpaint", image, settings, noise, isotropic, seed, force, max_pixels, output, steps)
     prepare = functools.partial(without_missing, mask=mask, max_pixels=max_pixels)
     run_command(job, out, "inpainted", functools.partial(restore, Identity()), prepare)
 

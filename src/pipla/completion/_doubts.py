@@ -35,7 +35,7 @@ def moving(result: Result) -> tuple[str, ...]:
     for name, values in (("noise", trace["noise"]), ("size of the factors", size)):
         # Both are logarithms: changes of less than 5 % mean nothing to a prediction.
         if still_moving(values[result.burn_in :], 5.0):
-            return (f"the {name} was still moving after burn-in: raise num_steps",)
+            return (f"the {name} was still moving after burn-in: raise num_steps (--steps)",)
     return ()
 
 

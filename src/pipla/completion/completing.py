@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from pipla import _checks
+from pipla._intervals import chosen_draws
 from pipla.completion._observations import Observed, as_observed
-from pipla.completion.draws import Draws, FactorDraws
+from pipla.completion._outputs import columns_of, draws_of, figures_of, overview_of
+from pipla.completion.draws import Draws, FactorDraws, MatrixDraws
 from pipla.completion.factors import fit_factors
 from pipla.completion.nuclear import fit_nuclear
+from pipla.engine.archive import DamagedResultError
 from pipla.engine.result import Result
+from pipla.fitting.saved import Saved, SavedEstimator
+from pipla.report.outputs import Outputs, Overview
+from pipla.report.page import Figure
 
 Prior = Literal["factors", "nuclear"]
 #: The default number of particles.
@@ -21,7 +28,7 @@ PARTICLES = {"factors": 2, "nuclear": 10}
 
 
 @dataclasses.dataclass(frozen=True)
-class Completion:
+class Completion(Outputs, Saved):
     r"""A completed matrix: draws from its posterior, and the parameters that were learned.
 
     Attributes:
@@ -92,6 +99,68 @@ class Completion:
         if rows is None and columns is None:
             return self.draws.interval(level, noisy=noisy)
         return self.draws.interval_of(*self._indices(rows, columns), level, noisy=noisy)
+
+    def predict_draws(
+        self,
+        rows: Any = None,
+        columns: Any = None,
+        num_draws: int | None = None,
+        *,
+        noisy: bool = True,
+        random_state: Any = 0,
+    ) -> np.ndarray:
+        """Draws of entries from their posterior: (draws, entries), or (draws, rows, columns).
+
+        Arguments:
+            rows, columns: the indices of single entries; by default all, as matrices.
+            num_draws: how many; by default as many as there are.
+            noisy: draws of an observation of the entry, instead of the entry without noise.
+            random_state: the seed of the random numbers, or a generator of NumPy.
+        """
+        _checks.boolean("noisy", noisy)
+        rng = np.random.default_rng(random_state)
+        chosen = chosen_draws(len(self.draws.noise), num_draws, rng)
+        if rows is None and columns is None:
+            found = self.draws.block(slice(None))[chosen]
+        else:
+            found = self.draws.entries(*self._indices(rows, columns))[chosen]
+        if not noisy:
+            return found
+        noise = self.draws.noise[chosen].reshape(-1, *(1,) * (found.ndim - 1))
+        return found + noise * rng.standard_normal(found.shape)
+
+    # What `Outputs` and `Saved` ask for. #
+
+    def _overview(self, names: Sequence[str] | None, level: float) -> Overview:
+        return overview_of(self, names, level)
+
+    def _figures(
+        self, names: Sequence[str] | None, level: float, most: int, observed: tuple[Any, Any]
+    ) -> list[Figure]:
+        return figures_of(self, level)
+
+    def _columns(self, names: Sequence[str] | None, level: float) -> dict[str, Any]:
+        return columns_of(self, names, level)
+
+    def _draws(self, names: Sequence[str] | None) -> Any:
+        return draws_of(self, names)
+
+    @classmethod
+    def _kinds(cls) -> tuple[type[Any], ...]:
+        return Completion, Observed, FactorDraws, MatrixDraws
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        bare = dataclasses.replace(self, result=None)
+        return {}, {"completion": bare}, {"result": self.result}
+
+    @classmethod
+    def _from_state(
+        cls, parameters: dict[str, Any], state: dict[str, Any], found: SavedEstimator
+    ) -> Completion:
+        made: Completion = state["completion"]
+        if made.draws.shape != tuple(made.observed.shape):
+            raise DamagedResultError("the draws are not those of the matrix.")
+        return dataclasses.replace(made, result=found.result)
 
     def fill(self, matrix: Any) -> np.ndarray:
         """A matrix with the same columns, its missing entries (NaN) predicted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,19 @@ from pipla import _checks
 from pipla._extras import extra
 from pipla.completion._observations import Triplets
 from pipla.completion.completing import Completion, Prior, complete
+from pipla.fitting.saved import Saved, SavedEstimator
+from pipla.report.outputs import Outputs, Overview
+from pipla.report.page import Figure
 
 with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, validate_data
 
+#: What scikit-learn notes of the data.
+INPUTS = ("n_features_in_", "feature_names_in_")
 
-class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+
+class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, Outputs, Saved, BaseEstimator):
     r"""Fill in the missing entries of a matrix of low rank; rank, noise and shrinkage are learned.
 
     NaN marks missing entries. Observed entries come back as they are. New rows are completed
@@ -76,12 +83,15 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.n_features_in_ = found.shape[1]
         else:
             found = self._completed(self._validated(X, reset=True))
+        self._keep(found)
+        return self
+
+    def _keep(self, found: Completion) -> None:
         self.completion_ = found
         self.rank_ = found.rank
         self.noise_ = found.noise
         self.noise_source_ = found.noise_source
         self.strength_ = found.strength
-        return self
 
     def transform(self, X: Any) -> np.ndarray:
         """A matrix with its missing entries predicted by their posterior mean."""
@@ -105,6 +115,63 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self.completion_.interval(level, rows, columns, noisy=noisy)
+
+    def predict_draws(
+        self,
+        rows: Any = None,
+        columns: Any = None,
+        num_draws: int | None = None,
+        *,
+        noisy: bool = True,
+        random_state: Any = 0,
+    ) -> np.ndarray:
+        """Draws of entries of the fitted matrix; see `Completion.predict_draws`."""
+        check_is_fitted(self)
+        options = {"noisy": noisy, "random_state": random_state}
+        return self.completion_.predict_draws(rows, columns, num_draws, **options)
+
+    # What `Outputs` and `Saved` ask for. #
+
+    def _names(self, given: Sequence[str] | None) -> Sequence[str] | None:
+        check_is_fitted(self)
+        return self.__dict__.get("feature_names_in_") if given is None else given
+
+    def _overview(self, names: Sequence[str] | None, level: float) -> Overview:
+        names = self._names(names)
+        return self.completion_._overview(names, level)
+
+    def _figures(
+        self, names: Sequence[str] | None, level: float, most: int, observed: tuple[Any, Any]
+    ) -> list[Figure]:
+        names = self._names(names)
+        return self.completion_._figures(names, level, most, observed)
+
+    def _columns(self, names: Sequence[str] | None, level: float) -> dict[str, Any]:
+        names = self._names(names)
+        return self.completion_._columns(names, level)
+
+    def _draws(self, names: Sequence[str] | None) -> Any:
+        names = self._names(names)
+        return self.completion_._draws(names)
+
+    @classmethod
+    def _kinds(cls) -> tuple[type[Any], ...]:
+        return Completion._kinds()
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        check_is_fitted(self)
+        _, state, runs = self.completion_._state()
+        left = {name: vars(self)[name] for name in INPUTS if name in vars(self)}
+        return self.get_params(deep=False), state | left, runs
+
+    @classmethod
+    def _from_state(
+        cls, parameters: dict[str, Any], state: dict[str, Any], found: SavedEstimator
+    ) -> Any:
+        made = cls(**parameters)
+        made._keep(Completion._from_state({}, state, found))
+        made.__dict__.update({name: state[name] for name in INPUTS if name in state})
+        return made
 
     def _completed(self, observed: Any) -> Completion:
         return complete(

@@ -90,7 +90,7 @@ def fit_factors(
             break
         rank = min(2 * rank, limit, LARGEST_RANK)
     if fitted.rank == rank and rank < limit:
-        sentence = f"all {rank} columns of the factors are needed: raise max_rank"
+        sentence = f"all {rank} columns of the factors are needed: raise max_rank (--max-rank)"
         fitted = fitted._replace(doubts=(*fitted.doubts, sentence))
     residual = observed.values - fitted.draws.mean_of(observed.rows, observed.columns)
     doubts = [*fitted.doubts, *other_noise(observed, residual, fitted.noise, fitted.rank)]
@@ -141,7 +141,7 @@ def start(observed: Observed, rank: int, biases: bool) -> tuple[dict[str, Any], 
     from a small noise, superfluous ones would explain it first, and keep it small.
     """
     count, width = observed.shape
-    mean, a, b = observed.values.mean(), np.zeros(count), np.zeros(width)
+    mean, a, b = float(observed.values.mean()), np.zeros(count), np.zeros(width)
     if biases:
         mean, a, b = observed.biased_mean()
     left = observed.values - mean - a[observed.rows] - b[observed.columns]

@@ -106,7 +106,8 @@ class Driver(NamedTuple):
         capacity = most = capacity_for(traced)
         if chunk_size is not None:
             most = min(capacity, chunk_size)
-        size, reason = min(16, most), None
+        # A step may take seconds, and somebody waits for the first sign of life.
+        size, reason = 1 if chunk_size is None else min(16, most), None
         watch = Watch(self.program)
         hooks = [callback for callback in callbacks if isinstance(callback, Hook)]
         try:

@@ -136,7 +136,7 @@ class DividedGradient(Model):
     code. `theta_scale` = 1/`sizes` scales both.
     """
 
-    sizes: PyTree
+    sizes: PyTree = None
 
     def __init__(self, model: Model, sizes: PyTree) -> None:
         super().__init__(model.smooth, model.nonsmooth, model.data, metric=model.metric)

@@ -154,11 +154,22 @@ def doubts_of(
             "there (it rises as a noise level goes to 0, for instance). Fix it at a value that is "
             "known or estimated by other means"
         )
-    if flat and not cause:
+    unknown = [] if estimate.unknown is None else np.asarray(names)[estimate.unknown].tolist()
+    unmeasured = [name for name in flat if name in unknown]
+    undetermined = [name for name in flat if name not in unknown]
+    if undetermined and not cause:
         found.append(
-            f"{', '.join(flat)}: the data do not determine it: the likelihood is flat there, so "
-            "that it has no standard error. Where a scale has gone towards 0, or a strength "
-            "upwards, the data show nothing of its x; fix it, or simplify the model"
+            f"{', '.join(undetermined)}: the data do not determine it: the likelihood is flat "
+            "there, so that it has no standard error. Where a scale has gone towards 0, or a "
+            "strength upwards, the data show nothing of its x; fix it, or simplify the model"
+        )
+    if unmeasured and not cause:
+        found.append(
+            f"{', '.join(unmeasured)}: its standard error is not known, although the data may "
+            "well determine it: it is a small difference of large numbers, which this run cannot "
+            "tell from 0. If smooth scales or shifts x by it, leave x as it is and use a term "
+            "that learns it, such as pipla.prox.LaplaceScale or LaplaceLocation; a term of your "
+            "own with a kink that moves with theta needs the method `rounded`"
         )
     if not converged:
         if status is Status.NONFINITE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -23,8 +24,17 @@ from pipla.engine.run import as_dtype, checked_callbacks, in_structure_of, joine
 from pipla.engine.save import Save
 from pipla.fitting.pairs import Both, Paired
 from pipla.fitting.result import Fit, fit_of
+from pipla.fitting.signs import check_sign
 from pipla.fitting.watch import FIRST_VERDICT, Watch
-from pipla.models.model import Model, checked_point, without_fixed_leaves
+from pipla.models.hidden_scales import with_hidden_scales
+from pipla.models.model import (
+    NOISE,
+    PRIOR,
+    Model,
+    checked_point,
+    require_model,
+    without_fixed_leaves,
+)
 
 #: The step, in units of the prior's own time.
 STEP_SIZE = 0.08
@@ -56,7 +66,9 @@ def fit(
     Arguments:
         model: what to fit.
         theta: where theta starts: any pytree of floats, of 200 numbers at most, modules included.
-            In a module, arrays of floats are learned; its other leaves are carried along.
+            In a module, arrays of floats are learned; its other leaves are carried along. A noise
+            that the likelihood learns as `theta["noise"]` may be left out: it starts at the root
+            mean square of the residuals.
         x: where x starts, likewise: one particle. Give this or `particles`.
         particles: where each particle starts; the leading axis of every leaf counts them.
         num_particles: how many particles start at `x`: by default 100, or 20 for an x of more
@@ -87,10 +99,15 @@ def fit(
     _checks.random_key("key", key)
     hooks = checked_callbacks(callbacks, progress)
     _checks.resolution("particles", particles)
+    require_model(model)
+    theta = _with_noise(model, theta, particles)
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
     _check_size(theta)
+    one = _trees.first(particles)
+    model = with_hidden_scales(model, theta, one)
     _check_width(model, theta)
+    doubts = tuple(filter(None, [check_sign(model, theta, one)]))
     wanted = _wanted(tolerance, theta)
     algorithm = IRPL(STEP_SIZE)
     algorithm.check(theta, particles)
@@ -98,6 +115,8 @@ def fit(
     program = Program(model, as_dtype(Paired(algorithm), particles), key)
     history = History(start(program, theta, particles, False))
     found = _drive(program, algorithm, history, watch, [], max_steps, hooks)
+    if doubts:
+        found = dataclasses.replace(found, warnings=(*doubts, *found.warnings), converged=False)
     warn_of(found.warnings)
     return found
 
@@ -131,6 +150,7 @@ def resume(
     particles = in_structure_of("particles", particles, fit.particles, fit.modules)
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     theta, particles = checked_point(model, theta, particles)
+    model = with_hidden_scales(model, theta, _trees.first(particles))
     wanted = standing.tolerance if tolerance is None else _wanted(tolerance, theta)
     watch = Watch(model, theta, particles, wanted, max_seconds)
     watch.take_up(fit)
@@ -192,6 +212,8 @@ def _drive(
             goal, program = until, _paired(program, algorithm, history)
             watch.begin_again(history.step)
             continue
+        if status is Status.STOPPED and watch.reason:
+            message = f"ended after {history.step} steps: {watch.reason}"
         halved_enough = halved == MOST_HALVINGS or bool(watch.artefacts)
         too_late = history.step + FIRST_VERDICT > until
         if status is not Status.STOPPED or not watch.step_too_long or halved_enough or too_late:
@@ -262,6 +284,20 @@ def _start(x: PyTree, particles: PyTree, num_particles: int | None) -> PyTree:
     )
 
 
+def _with_noise(model: Model, theta: PyTree, particles: PyTree) -> PyTree:
+    """Theta as it was given, completed by the noise of the likelihood where it lacks one.
+
+    It starts at the root mean square of the residuals. A theta that is no dict is the prior's.
+    """
+    if model.smooth.sets_theta() != (NOISE,) or NOISE in _trees.parts_of(theta):
+        return theta
+    whole = dict(theta) if isinstance(theta, dict) else {PRIOR: theta}
+    blank = {**whole, NOISE: jnp.zeros((), _trees.dtype(particles))}
+    best = model.smooth.closed_form(blank, particles)
+    start = blank[NOISE] if best is None else best[NOISE]
+    return {**whole, NOISE: jnp.where(jnp.isfinite(start), start, 0.0)}
+
+
 def _check_size(theta: PyTree) -> None:
     """Newton's method and the standard errors need a matrix of theta's numbers."""
     size = _trees.size(theta)
@@ -304,4 +340,7 @@ def _wanted(tolerance: PyTree, theta: PyTree) -> np.ndarray | None:
 def _choices(algorithm: Algorithm) -> str:
     """What was chosen, and why."""
     step_size = _step_size(algorithm)
-    return f"step size {step_size:g} of the prior's own time, and half of it, side by side"
+    return (
+        f"steps of {step_size:g} and {step_size / 2:g}, in units of the time that x takes to cross "
+        "its prior; both runs share their noise, and their difference shows the bias of the step"
+    )

@@ -26,15 +26,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from pipla import _trees
+from pipla.engine.diagnostics import monte_carlo_error
 from pipla.models.model import Model
 from pipla.models.noncentred import has_noncentred_form, noncentred_term
 from pipla.prox.base import Term
-from pipla.prox.combine import On, Sum, Translated
-from pipla.prox.location import GaussianLocation, LaplaceLocation
-from pipla.prox.strength import Strength
+from pipla.prox.combine import Sum
 
 #: Over which part of the posterior's sd a kink is rounded off.
 ROUNDED = 0.25
@@ -42,6 +41,8 @@ ROUNDED = 0.25
 FLAT = 1e-3
 #: The largest standard error that is one, in units of theta: factors e of a scale.
 WIDEST = 5.0
+#: How far off variances over the particles may be, relative to them: twice that of their sds.
+VARIANCES = 0.1
 #: The weights w of the non-centred form that are tried for locations and strengths.
 WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1, 0.0)
 
@@ -67,24 +68,29 @@ def _scores_in_each_form(
     terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
     moves, in_both = zip(*map(_forms, terms), strict=True)
     spread = jax.tree.map(lambda leaf: jnp.std(leaf, axis=0), particles)
-    first = _derivatives(model, terms, moves, theta, particles, spread)
-    if not any(in_both):
+    first = _derivatives(model, terms, moves, False, theta, particles, spread)
+    if not any(in_both) and model.scales is None:
         return [_scores(*first)]
     stays = tuple(move and not both for move, both in zip(moves, in_both, strict=True))
-    second = _derivatives(model, terms, stays, theta, particles, spread)
+    second = _derivatives(model, terms, stays, True, theta, particles, spread)
     own = jax.tree.map(jnp.zeros_like, theta)
     for term, mine in zip(terms, in_both, strict=True):
         for path, _ in term.reach() if mine else ():
             ones = jax.tree.map(jnp.ones_like, _trees.part("theta", own, path))
             own = _trees.put_part(own, path, ones)
     mask = ravel_pytree(own)[0]
+    if model.scales is not None:
+        mask = jnp.maximum(mask, model.scales.own.astype(mask.dtype))
     return [_scores(*_mixed(weight, mask, first, second)) for weight in WEIGHTS]
 
 
 def _forms(term: Term) -> tuple[bool, bool]:
-    """Whether a term has a non-centred form, and whether theta may also stay as it stands."""
+    """Whether a term has a non-centred form, and whether theta may also stay as it stands.
+
+    It may not in a constraint, whose value jumps as theta moves.
+    """
     moves = term.uses_theta and has_noncentred_form(term)
-    return moves, moves and isinstance(_inner(term), Strength | LaplaceLocation | GaussianLocation)
+    return moves, moves and term.finite
 
 
 def _mixed(
@@ -101,14 +107,29 @@ def _mixed(
     return gradients, jnp.where(mixed, linear, hessian)
 
 
-def information(scores: list[list[Scores]]) -> Float[np.ndarray, "k k"]:
+class Information(NamedTuple):
+    """The observed information, and how far off it may be."""
+
+    matrix: Float[np.ndarray, "k k"]
+    hessian: Float[np.ndarray, "k k"]  # from which the covariance of the score was subtracted
+    each: Float[np.ndarray, "t k k"]  # at every look
+
+    def bound(self, direction: Float[np.ndarray, " k"]) -> float:
+        """How large the information along a direction may be, by noise and bias of this run."""
+        along = np.einsum("tij,i,j->t", self.each, direction, direction)
+        noise = monte_carlo_error(along[:, None])[0] if len(along) > 1 else np.inf
+        bias = VARIANCES * abs(direction @ self.hessian @ direction)
+        return float(abs(direction @ self.matrix @ direction) + 3 * noise + bias)
+
+
+def information(scores: list[list[Scores]]) -> Information:
     """The observed information from the scores of several steps: the form that cancels least."""
     found = []
     for form in zip(*scores, strict=True):
-        hessian = np.mean([each.hessian for each in form], axis=0)
-        whole = hessian - np.mean([each.covariance for each in form], axis=0)
+        each = np.asarray([one.hessian - one.covariance for one in form])
+        hessian, whole = np.mean([one.hessian for one in form], axis=0), np.mean(each, axis=0)
         left = np.diagonal(whole) / np.maximum(np.abs(np.diagonal(hessian)), 1e-300)
-        found.append((float(np.min(left)), whole))
+        found.append((float(np.min(left)), Information(whole, hessian, each)))
     return max(found, key=lambda pair: pair[0])[1]
 
 
@@ -120,9 +141,7 @@ def covariance_of(
     Nor has a part whose standard error is several of its `units`: a scale that may as well be
     thousands of times larger or smaller.
     """
-    scale = np.sqrt(np.abs(np.diagonal(information)))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(information / scale[:, None] / scale)
+    scale, values, vectors = _spectrum(information)
     known = values > FLAT
     inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T / scale[:, None] / scale
     flat = (vectors[:, ~known] ** 2).sum(axis=1) > 0.01
@@ -130,6 +149,34 @@ def covariance_of(
     inverse[flat], inverse[:, flat] = 0.0, 0.0
     inverse[flat, flat] = np.inf
     return inverse
+
+
+def unmeasured(
+    information: Information, lengths: Float[np.ndarray, " k"]
+) -> Bool[np.ndarray, " k"]:
+    """The parts without information of which nothing says that the likelihood is flat there.
+
+    Their information is lost between two large numbers, or it is negative, so that something is
+    wrong with it. A likelihood is flat along a direction if the most that its information can be
+    leaves a standard error of several lengths of theta.
+    """
+    scale, values, vectors = _spectrum(information.matrix)
+    found = np.zeros(len(scale), bool)
+    for vector in vectors[:, values <= FLAT].T:
+        direction = vector / scale
+        longest = np.max(np.abs(direction) / (WIDEST * lengths))
+        if information.bound(direction / longest) > 1:
+            found |= vector**2 > 0.01
+    return found
+
+
+def _spectrum(
+    information: Float[np.ndarray, "k k"],
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+    """The units in which its diagonal is ±1, and there its eigenvalues and eigenvectors."""
+    scale = np.sqrt(np.abs(np.diagonal(information)))
+    scale = np.where(scale > 0, scale, 1.0)
+    return scale, *np.linalg.eigh(information / scale[:, None] / scale)
 
 
 def _scores(gradients: Array, hessian: Array) -> tuple[Array, Array]:
@@ -142,16 +189,26 @@ def _derivatives(
     model: Model,
     terms: tuple[Term, ...],
     moves: tuple[bool, ...],
+    scales_stay: bool,
     theta: PyTree,
     particles: PyTree,
     spread: PyTree,
 ) -> tuple[Array, Array]:
-    """The score of each particle and the mean Hessian; terms that `moves` names are non-centred."""
+    """The score of each particle and the mean Hessian.
+
+    Terms that `moves` names are non-centred. Scales that the smooth part hides are so as the model
+    stands; with `scales_stay`, what they scale is held fixed instead.
+    """
     flat, unravel = ravel_pytree(theta)
+    width = _trees.scale(ROUNDED, spread)
+    scales = model.scales if scales_stay else None
 
     def potential(moved: Array, x: PyTree) -> Array:
         here, there = unravel(flat), unravel(moved)
         value = jnp.zeros((), flat.dtype)
+        if scales is not None:
+            x = scales.moved(moved - flat, x)
+            value = value + scales.log_volume(moved - flat)
         for term, moving in zip(terms, moves, strict=True):
             if moving:  # z stays, x moves along
                 bijector = noncentred_term(term)[0]
@@ -159,36 +216,10 @@ def _derivatives(
                 x = bijector.forward(there, z)
                 value = value + bijector.remainder(there, z)
         for term, moving in zip(terms, moves, strict=True):
-            if not moving and term.uses_theta:
-                value = value + _rounded_value(term, there, x, spread)
+            if not moving and (term.uses_theta or scales is not None):
+                value = value + term.rounded(there, x, width)
         return value + model.smooth_value(there, x)
 
     gradients = jax.vmap(jax.grad(potential), in_axes=(None, 0))(flat, particles)
     hessians = jax.vmap(jax.hessian(potential), in_axes=(None, 0))(flat, particles)
     return gradients, jnp.mean(hessians, axis=0)
-
-
-def _rounded_value(term: Term, theta: PyTree, x: PyTree, spread: PyTree) -> Array:
-    """The value of a term, with the kink of a location rounded off (Huber)."""
-    inner = _inner(term)
-    if not isinstance(inner, LaplaceLocation):
-        return term.value(theta, x)
-    while isinstance(term, On | Translated):
-        if isinstance(term, On):
-            theta, x = _trees.part("theta", theta, term.theta), _trees.part("x", x, term.x)
-            spread = _trees.part("x", spread, term.x)
-        else:
-            x = jax.tree.map(jnp.subtract, x, term.shift)
-        term = term.term
-    # An x that does not vary at all has no kink to round off; its curvature stays finite.
-    least = jnp.finfo(x.dtype).eps * inner.scale.astype(x.dtype)
-    width = jnp.maximum(ROUNDED * spread, least)
-    distance = jnp.abs(x - theta)
-    rounded = jnp.where(distance < width, distance**2 / (2 * width) + width / 2, distance)
-    return jnp.sum(rounded) / inner.scale.astype(x.dtype)
-
-
-def _inner(term: Term) -> Term:
-    while isinstance(term, On | Translated):
-        term = term.term
-    return term

@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipla import _files
+from pipla._intervals import LEVEL
 from pipla.fitting.plots import figure_of
-from pipla.fitting.summary import EXPLAINED, theta_numbers, theta_table, x_numbers, x_table
-from pipla.report.page import Cell, Figure, Section, Table, Text, write_page
+from pipla.fitting.summary import (
+    EXPLAINED,
+    conclusions,
+    theta_numbers,
+    theta_table,
+    x_numbers,
+    x_table,
+)
+from pipla.report.page import Figure, Section, Table, Text, sortable, write_page
 
 if TYPE_CHECKING:
     from pipla.fitting.result import Fit
@@ -19,48 +27,39 @@ MOST_X = 200
 MOST_DRAWN = 5
 
 CAPTION = (
-    "Left: theta at the step size and at half of it, with burn-in, the estimate and its 95 % "
+    "Left: theta at the step size and at half of it, with burn-in, the estimate and its "
     "interval. Middle: the autocorrelation of the trace after burn-in. Right: the estimates at "
     "both step sizes and extrapolated to 0, with Monte-Carlo errors; the band is a tenth of the "
-    "standard error. Below: particles of x after burn-in, with their mean and 5 % and 95 % "
-    "quantiles."
+    "standard error. Below: particles of x after burn-in, with their mean and their "
+    "interval."
 )
 
 
-def write_report(fit: Fit, path: str | Path) -> Path:
+def write_report(fit: Fit, path: str | Path, level: float = LEVEL) -> Path:
     """Write the page of `Fit.report`."""
     target = _files.checked_path("path", path)
-    theta, x = theta_numbers(fit), x_numbers(fit, MOST_X)
-    caption = f"The first {MOST_X} of {x.total} numbers." if x.total > MOST_X else ""
+    theta, x = theta_numbers(fit, None, level), x_numbers(fit, MOST_X, level)
+    caption = ""
+    if x.total > MOST_X:
+        caption = f"The first {MOST_X} of {x.total} numbers; fit.to_pandas() has them all."
     sections = [
         *(
             [Section("Warnings", [Text(f"{sentence}.") for sentence in fit.warnings])]
             if fit.warnings
             else []
         ),
-        Section("Theta", [_table(*theta_table(fit, theta)), Text(EXPLAINED)]),
-        Section("How theta was found", [Figure(figure_of(fit, MOST_DRAWN), CAPTION)]),
-        Section("x, given theta and the data", [_table(*x_table(x), caption)]),
+        Section("What to conclude", [Text(each) for each in conclusions(fit, theta, level)]),
+        Section("Theta", [sortable(*theta_table(fit, theta, level)), Text(EXPLAINED)]),
+        Section("How theta was found", [Figure(figure_of(fit, MOST_DRAWN, level), CAPTION)]),
+        Section("x, given theta and the data", [sortable(*x_table(x, level), caption)]),
         Section("What was chosen", [Text(f"{sentence}.") for sentence in fit.reasons]),
         Section("How it ran", [_run_table(fit)]),
     ]
     verdict = "Converged" if fit.converged else "NOT converged"
-    lead = f"{verdict} after {fit.num_steps} steps of {fit.num_particles} particles: {fit.message}."
+    lead = f"{verdict} after {fit.num_steps} steps of {fit.num_particles} particles."
     with _files.named_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         return write_page(target, "A fit by pipla", lead, sections)
-
-
-def _table(head: list[str], rows: list[list[str]], caption: str = "") -> Table:
-    """A table for the page, whose numbers can be sorted."""
-
-    def cell(text: str) -> Cell | str:
-        try:
-            return Cell(text, float(text))
-        except ValueError:  # names and intervals
-            return text
-
-    return Table(head, [[row[0], *map(cell, row[1:])] for row in rows], caption)
 
 
 def _run_table(fit: Fit) -> Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from pipla._intervals import LEVEL, percent
 from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.views import rows_of, series_of
 from pipla.fitting.summary import theta_numbers, x_numbers
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from pipla.fitting.result import Fit
 
 
-def figure_of(fit: Fit, most: int) -> Figure:
+def figure_of(fit: Fit, most: int, level: float = LEVEL) -> Figure:
     """The figure of `Fit.plot`."""
-    theta, x = theta_numbers(fit, most), x_numbers(fit)
+    theta, x = theta_numbers(fit, most, level), x_numbers(fit, None, level)
     coarse, fine = rows_of(fit.theta_trace.coarse), rows_of(fit.theta_trace.fine)
     series = [
-        _series(fit, name, values, coarse[:, i], fine[:, i])
+        _series(fit, name, values, coarse[:, i], fine[:, i], level)
         for i, (name, values) in enumerate(zip(theta.names, theta.values, strict=True))
     ]
     samples = fit.record.fine_samples(fit.burn_in)
@@ -51,6 +52,7 @@ def _series(
     values: Float[np.ndarray, " columns"],
     coarse: Float[np.ndarray, " t"],
     fine: Float[np.ndarray, " t"],
+    level: float = LEVEL,
 ) -> Series:
     estimate, stderr, low, high, mcse, _ = map(float, values)
     settled = [trace[fit.burn_in :].astype(np.float64) for trace in (coarse, fine)]
@@ -65,5 +67,11 @@ def _series(
     )
     traces = {"step size": coarse, "half of it": fine}
     return series_of(
-        name, traces, fit.burn_in, estimate, interval=(low, high), step_sizes=step_sizes
+        name,
+        traces,
+        fit.burn_in,
+        estimate,
+        interval=(low, high),
+        interval_name=f"{percent(level)} interval",
+        step_sizes=step_sizes,
     )

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 
 from pipla import _checks, _trees
 from pipla._extras import extra
+from pipla._intervals import LEVEL, normal_width
 from pipla.algorithms.base import Algorithm, given
 from pipla.engine import storage
 from pipla.engine.diagnostics import monte_carlo_error, rounded, warn_of
@@ -33,8 +34,13 @@ from pipla.report.inference_data import inference_data, variables
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Half of the width of a 95 % interval, in standard errors.
-Z = 1.959964
+
+class Intervals(NamedTuple):
+    """Intervals of one level: pairs of pytrees for theta and x; estimates with ends by name."""
+
+    theta: tuple[PyTree, PyTree]
+    x: tuple[PyTree, PyTree]
+    parameters: dict[str, tuple[float, float, float]]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -46,17 +52,18 @@ class Fit:
 
     Attributes:
         theta: the maximiser of the marginal likelihood, extrapolated to a step size of 0.
-        theta_interval: a pair of pytrees, the ends of a 95 % interval: the standard error of the
-            maximiser and the Monte-Carlo error together.
+        theta_interval: a pair of pytrees, the ends of a 90 % interval: the standard error of the
+            maximiser and the Monte-Carlo error together. `intervals` has other levels.
         theta_stderr: the standard error of the maximiser, from the observed information; infinite
-            in directions that the data do not determine.
+            in directions that the data do not determine, or where it could not be measured.
         theta_mcse: the Monte-Carlo standard error of `theta`: longer runs make it smaller.
         theta_bias: the bias of the smaller step size, which extrapolation has removed; see
             `theta_bias_error`.
         theta_correlation: between the parts of theta, flattened.
-        parameters: what theta means, by name: `(estimate, low, high)`.
+        parameters: what theta means, by name: `(estimate, low, high)`, a 90 % interval.
         x_mean, x_sd: of x given theta and the data.
-        x_interval: a pair of pytrees, the 5 % and 95 % quantiles of x; NaN while x has not mixed.
+        x_interval: a pair of pytrees, the ends of a 90 % interval of x, its 5 % and 95 %
+            quantiles; NaN while x has not mixed.
         converged: whether theta and x are as accurate as was asked.
         reasons: what was chosen and why, one sentence each.
         warnings: what speaks against the answer, one sentence each.
@@ -127,11 +134,32 @@ class Fit:
         """Particles that were kept after burn-in, from time to time; axes: draws, particles, x."""
         return _like(self.x_sd, self.record.fine_samples(self.burn_in))
 
-    def summary(self, most: int = 12) -> str:
-        """A table of theta, of the parameters and of `most` numbers of x, at 80 columns."""
-        return summary_of(self, _checks.integer("most", most, least=1))
+    def intervals(self, level: float = LEVEL) -> Intervals:
+        """The intervals of theta, of x and of the parameters that have this probability."""
+        width = normal_width(level)
+        if level == LEVEL:
+            return Intervals(self.theta_interval, self.x_interval, self.parameters)
+        numbers = iter(leaf for leaf in jax.tree.leaves(self.theta) if _is_learned(leaf))
+        middle = jax.tree.map(lambda _: next(numbers), self.theta_stderr)
+        half = jax.tree.map(
+            lambda error, noise: width * np.hypot(error, noise), self.theta_stderr, self.theta_mcse
+        )
+        theta = jax.tree.map(np.subtract, middle, half), jax.tree.map(np.add, middle, half)
+        mixed = not any(np.any(np.isnan(leaf)) for leaf in jax.tree.leaves(self.x_interval))
+        answer = answer_for_x(self.record.observer(), self.burn_in, self.order, mixed, level)
+        x = _like(self.x_sd, answer.low), _like(self.x_sd, answer.high)
+        ratio = width / normal_width(LEVEL)
+        named = {name: stretched(*ends, ratio) for name, ends in self.parameters.items()}
+        return Intervals(theta, x, named)
 
-    def to_pandas(self) -> Any:
+    def summary(self, level: float = LEVEL, *, most: int = 12) -> str:
+        """A table of theta, of the parameters and of `most` numbers of x, at 80 columns.
+
+        Intervals have the probability `level`.
+        """
+        return summary_of(self, _checks.integer("most", most, least=1), _checks.level(level))
+
+    def to_pandas(self, level: float = LEVEL) -> Any:
         """A `pandas.DataFrame` with one row per number of theta, of the parameters and of x.
 
         Its columns: `part` (theta, parameter or x), `estimate`, `std_error` (theta), `sd` (x),
@@ -139,28 +167,28 @@ class Fit:
         """
         with extra("pandas", "to_pandas"):
             import pandas
-        return pandas.DataFrame(columns_of(self)).set_index("name")
+        return pandas.DataFrame(columns_of(self, _checks.level(level))).set_index("name")
 
-    def plot(self, most: int = 5) -> Figure:
+    def plot(self, most: int = 5, level: float = LEVEL) -> Figure:
         """A matplotlib figure: how `most` numbers of theta were found, and marginals of x.
 
-        For each number its traces at both step sizes, with burn-in and 95 % interval; the
+        For each number its traces at both step sizes, with burn-in and interval; the
         autocorrelation of the trace; the estimates at both step sizes and at 0, with Monte-Carlo
         errors, in a band of a tenth of the standard error. `figure.savefig("fit.png")` writes it.
         """
         from pipla.fitting.plots import figure_of  # which needs to know what a fit is
 
-        return figure_of(self, _checks.integer("most", most, least=1))
+        return figure_of(self, _checks.integer("most", most, least=1), _checks.level(level))
 
-    def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page: warnings, tables, the figure, what was chosen.
+    def report(self, path: str | Path, level: float = LEVEL) -> Path:
+        """Write one self-contained HTML page: warnings, what to conclude, tables, the figure.
 
         Returns:
             The path of the file, whose folder is made where it is missing.
         """
         from pipla.fitting.page import write_report
 
-        return write_report(self, path)
+        return write_report(self, path, _checks.level(level))
 
     def to_arviz(self) -> Any:
         """The draws for ArviZ: a `DataTree`, or an `InferenceData` for ArviZ before 1.
@@ -245,7 +273,7 @@ def fit_of(
     """The answer of a run that has ended."""
     as_theta, fixed = functools.partial(_like, theta), model.fixed
     error = np.sqrt(np.diagonal(estimate.covariance) + estimate.error**2)
-    low, high = (as_theta(estimate.theta + side * Z * error) for side in (-1, 1))
+    low, high = (as_theta(estimate.theta + side * normal_width(LEVEL) * error) for side in (-1, 1))
     particles = history.carry.state.particles[1]
     x = jax.tree.map(lambda leaf: leaf[0], particles)
     x_mean, x_sd, x_low, x_high = (
@@ -295,6 +323,24 @@ def fit_of(
         standing=standing,
         versions=provenance(),
     )
+
+
+def _is_learned(leaf: Any) -> bool:
+    """Whether a leaf of a complete theta is one of those with errors."""
+    return getattr(getattr(leaf, "dtype", None), "kind", "") == "f"
+
+
+def stretched(value: float, low: float, high: float, ratio: float) -> tuple[float, float, float]:
+    """A parameter with its ends where theta's interval is this many times as wide.
+
+    Exact for what is linear in theta (a location) or the exponential of something linear (a scale,
+    a strength, a noise); elsewhere a parabola through the three values.
+    """
+    if value > 0 and low > 0 and np.isclose(low * high, value**2, rtol=1e-3):
+        return value, value * (low / value) ** ratio, value * (high / value) ** ratio
+    slope, bend = (high - low) / 2, (high + low) / 2 - value
+    ends = (value - ratio * slope + ratio**2 * bend, value + ratio * slope + ratio**2 * bend)
+    return value, *ends
 
 
 def _like(tree: PyTree, values: np.ndarray) -> PyTree:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from pipla._intervals import LEVEL, tails_of
 from pipla.engine.diagnostics import monte_carlo_error, still_moving
-from pipla.fitting.information import covariance_of, information
+from pipla.fitting.information import covariance_of, information, unmeasured
 from pipla.fitting.observer import Observer, split_rhat
 from pipla.fitting.pairs import extrapolated
 from pipla.models.model import Model
@@ -55,9 +56,11 @@ class Estimate(NamedTuple):
     x_errors: tuple[float, float, float]  # worst mean error, worst sd error, worst R-hat
     open_points: tuple[str, ...]  # what speaks against stopping
     settled: bool = True  # nothing of it is about theta
-    hopeless: bool = False  # the data do not determine theta, and more steps will not help
+    hopeless: bool = False  # theta has no standard error, and more steps will not help
     drift: Float[np.ndarray, " k"] | float = 0.0  # between two halves, of what still moves
     x_bias: str = ""  # what of x the step changes too much
+    #: Where the standard error is infinite because this run cannot measure it.
+    unknown: Bool[np.ndarray, " k"] | None = None
 
     @property
     def stderr(self) -> Float[np.ndarray, " k"]:
@@ -94,8 +97,10 @@ class XAnswer(NamedTuple):
     high: Float[np.ndarray, " d"]
 
 
-def answer_for_x(observer: Observer, burn_in: int, order: float, mixed: bool) -> XAnswer:
-    """Mean, sd, 5 % and 95 % quantiles of x; no quantiles while x has not mixed.
+def answer_for_x(
+    observer: Observer, burn_in: int, order: float, mixed: bool, level: float = LEVEL
+) -> XAnswer:
+    """Mean, sd and the quantiles at both ends of an interval; no quantiles before x has mixed.
 
     They are those of the smaller step. Where its mean or sd differs from those of the longer step
     by more than noise, the bias is removed and the quantiles move along; to extrapolate everywhere
@@ -104,7 +109,7 @@ def answer_for_x(observer: Observer, burn_in: int, order: float, mixed: bool) ->
     moments = observer.moments(burn_in)
     mean, sd = moments.mean[1], np.sqrt(moments.squares[1] / moments.number)
     samples = observer.samples(burn_in)[:, 1]
-    low, high = np.quantile(samples.reshape(-1, samples.shape[-1]), [0.05, 0.95], axis=0)
+    low, high = np.quantile(samples.reshape(-1, samples.shape[-1]), tails_of(level), axis=0)
     if not mixed:
         low, high = np.full_like(low, np.nan), np.full_like(high, np.nan)
     if len(observer.particle_means(burn_in)) < FEWEST_LOOKS:
@@ -165,14 +170,16 @@ def judge(
     bias = fine[burn_in:].mean(axis=0) - theta
     scores = observer.scores_after(burn_in)
     size = len(theta)
-    covariance = np.full((size, size), np.inf)
+    covariance, unknown = np.full((size, size), np.inf), np.ones(size, bool)
+    lengths = np.where(np.isfinite(longest), longest, np.maximum(np.abs(theta), 1))
     if scores:
-        covariance = covariance_of(information(scores), units)
+        observed = information(scores)
+        covariance = covariance_of(observed.matrix, units)
+        unknown = unmeasured(observed, np.where(np.isfinite(units), units, lengths))
     stderr = np.sqrt(np.diagonal(covariance))
     wanted = tolerance
     if wanted is None:
-        fallback = FALLBACK * np.where(np.isfinite(longest), longest, np.maximum(np.abs(theta), 1))
-        wanted = np.where(np.isfinite(stderr), TOLERANCE * stderr, fallback)
+        wanted = np.where(np.isfinite(stderr), TOLERANCE * stderr, FALLBACK * lengths)
     flat = [f"{name} has no standard error" for name in np.asarray(names)[~np.isfinite(stderr)]]
     points: list[str] = []
     middle = max(len(both) // 2, 1)
@@ -216,6 +223,7 @@ def judge(
         bool(wanders) or (bool(flat) and not points),
         np.where(moving, drift, 0.0),
         x_bias,
+        unknown,
     )
 
 

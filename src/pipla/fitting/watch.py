@@ -59,6 +59,7 @@ class Watch(Every):
         self.tolerance, self.max_seconds = tolerance, max_seconds
         self.step_too_long, self.why, self.converged = False, "", False
         self.may_halve = True
+        self.reason: str | None = None
         self.artefacts: tuple[str, ...] = ()
         # Of the last verdict that the step is too long, and of the one before its last change.
         self._bias: np.ndarray | None = None
@@ -99,6 +100,10 @@ class Watch(Every):
         self._since, self._next, self.step_too_long = step, step + FIRST_VERDICT, False
 
     def __call__(self, view: View) -> str | None:
+        self.reason = self._reason_to_stop(view)
+        return self.reason
+
+    def _reason_to_stop(self, view: View) -> str | None:
         if not self.is_due(view):
             return None
         theta, particles = _learned(view.theta.fine), Both(*map(_learned, view.particles))
@@ -112,7 +117,7 @@ class Watch(Every):
         self._next = self._since + int(NEXT_VERDICT * (view.step - self._since))
         estimate = self.verdict([view.theta_trace])
         if estimate.hopeless and view.step - self._since >= HOPELESS_AFTER:
-            return "the data do not determine theta, and more steps will not help"
+            return "theta has no standard error, and more steps will not help"
         if estimate.step_too_long:
             self.step_too_long, self.why = True, _bias_sentence(estimate, self.names)
             self.artefacts = self._follow_the_step(estimate)

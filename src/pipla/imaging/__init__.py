@@ -4,19 +4,21 @@
 |---|---|
 | `restore`, `Restoration`, `estimate_noise` | restore an image, with its uncertainty |
 | `deconvolve` | undo a known blur of a photograph |
-| `BoundaryWarning`, `IdentifiabilityWarning` | an assumption that does not fit the image |
+| `BoundaryWarning`, `IdentifiabilityWarning`, `MisfitWarning` | assumptions that do not fit |
 | `TVDenoiser`, `TVDeconvolution` | the same as scikit-learn estimators (`pipla[sklearn]`) |
 | `read_image`, `write_image` | image files |
 | `mse`, `psnr`, `ssim` | compare a restored image with the ground truth |
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pipla._extras import lazy
 from pipla.imaging._observations import (
     BoundaryWarning,
     IdentifiabilityWarning,
     estimate_noise,
 )
+from pipla.imaging._residuals import MisfitWarning
 from pipla.imaging.boundaries import deconvolve
 from pipla.imaging.io import Image, as_image, read_image, write_image
 from pipla.imaging.metrics import mse, psnr, ssim
@@ -29,6 +31,7 @@ __all__ = [
     "BoundaryWarning",
     "IdentifiabilityWarning",
     "Image",
+    "MisfitWarning",
     "Restoration",
     "TVDeconvolution",
     "TVDenoiser",
@@ -44,10 +47,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the estimators, and scikit-learn with them, when they are first asked for."""
-    if name not in ("TVDeconvolution", "TVDenoiser"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pipla.imaging import estimators
-
-    return getattr(estimators, name)
+# Estimators need scikit-learn.
+__getattr__ = lazy(__name__, "estimators", estimators=("TVDeconvolution", "TVDenoiser"))

@@ -67,11 +67,7 @@ def seen_through(operator: Operator, values: np.ndarray, seen: np.ndarray) -> tu
         return Mask(weights), np.where(seen, values, 0)
     if isinstance(operator, Dense):
         return Dense(np.asarray(operator.matrix)[seen], operator.shape), values[seen]
-    raise ValueError(
-        f"observed has {int(np.sum(~seen))} missing value(s) (masked or NaN), which are supported "
-        f"for Identity, Mask and Dense, not for {type(operator).__name__}; fill them in first "
-        "(restore with Identity()), or crop the image."
-    )
+    return Mask(weights) @ operator, values
 
 
 def estimate_noise(observed: Any, channel_axis: int | None = None) -> float:

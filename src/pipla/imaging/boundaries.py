@@ -117,6 +117,8 @@ def deconvolve(
 def as_kernel(psf: Any, shape: Sequence[int], axes: tuple[int, ...] | None = None) -> np.ndarray:
     """The kernel of an image of this shape, from text or an array; its sum is 1.
 
+    Text means the same width along every blurred axis: a cube in a volume.
+
     Text is compared with the size of the image before the kernel is made: `"gaussian:4096"` would
     need 8.6 GB.
 
@@ -138,7 +140,7 @@ def as_kernel(psf: Any, shape: Sequence[int], axes: tuple[int, ...] | None = Non
             f"blur {psf!r} is {width:.0f} pixels wide, larger than the image, whose shape is "
             f"{tuple(sizes)}; choose a smaller blur."
         )
-    return blur.parse(psf)
+    return blur.parse(psf, len(axes))
 
 
 def _blur(

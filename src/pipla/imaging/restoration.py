@@ -7,8 +7,10 @@ in closed form. It leaves no parameter to tune.
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,7 @@ from jaxtyping import Array, Float
 
 from pipla import _checks
 from pipla.algorithms import RPL
+from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.driver import check_surroundings
 from pipla.engine.map_estimate import map_estimate
 from pipla.engine.result import Result, Status
@@ -31,12 +34,19 @@ from pipla.imaging._observations import (
     rounding,
     seen_through,
 )
+from pipla.imaging._residuals import examine
+from pipla.imaging._verdict import Looks, judged
 from pipla.models.images import tv_model
 from pipla.models.likelihoods.gaussian import check_shapes
 from pipla.models.model import Model
 from pipla.operators import Identity, Mask, Operator
 from pipla.operators._arguments import MOST_AXES, integers
 from pipla.operators.linear import require_operator
+
+#: Says which stage a restoration is in, for those who wait for it.
+_log = logging.getLogger("pipla.imaging")
+#: Steps of conjugate gradients to the start: more fit noise, fewer leave the strength far off.
+START_STEPS = 10
 
 
 class Restoration(NamedTuple):
@@ -54,6 +64,8 @@ class Restoration(NamedTuple):
             `"noise"`, where the noise is learned, the logarithm of its standard deviation.
         noise_source: where the noise is from: `"given"`, `"learned"`, or `"estimated"` if it was to
             be learned and cannot be.
+        residual_sd: the standard deviation of what posterior draws leave unexplained, in units of
+            the noise; 1 if blur and noise are right.
     """
 
     mean: Float[np.ndarray, "..."]
@@ -66,11 +78,18 @@ class Restoration(NamedTuple):
     seconds: float
     result: Result
     noise_source: str = "given"
+    residual_sd: float = 1.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether the run was completed and nothing speaks against its answer."""
+        return self.result.status is Status.COMPLETED
 
     def __repr__(self) -> str:
         rows = {
             "strength": f"{self.strength:.4g} ± {self.strength_stderr:.2g}",
             "noise": f"{self.noise:.4g} ({self.noise_source})",
+            "residual sd": f"{self.residual_sd:.3g} of the noise",
             "posterior sd": f"{float(np.mean(self.std)):.4g} per pixel on average",
             "MAP estimate": "no" if self.map is None else "yes",
             "work": f"{self.evaluations} evaluations, {self.seconds:.2f} s",
@@ -102,9 +121,10 @@ def restore(
     maximises the marginal likelihood of $y$; the posterior of $x$ is sampled at that strength.
 
     Arguments:
-        operator: $H$, the map from an image to noise-free observations; see `pipla.operators`.
+        operator: $H$, the map from an image to noise-free observations; see `pipla.operators`. For
+            one of your own, `apply` and `adjoint` are enough.
         observed: $y$. Values that are NaN, or masked in a `numpy.ma.MaskedArray`, are missing;
-            this works for `Identity`, `Mask` and `Dense`.
+            every operator takes them.
         noise: $\sigma$, the standard deviation of the noise; `None` learns it. Without a blur
             (`Identity`, `Mask`) it cannot be learned from an image: the marginal likelihood rises
             as $\sigma \to 0$ (E17). There, `estimate_noise` is used, with a warning.
@@ -116,12 +136,14 @@ def restore(
         seed: the seed of the random numbers.
         maximise: also compute the MAP estimate.
         progress: show a progress bar; by default only on a terminal.
-        start: the image that the sampler starts from; by default the observations, or their
-            backprojection.
+        start: the image that the sampler starts from; by default the observations, or a rough
+            inverse of them.
 
     Warns:
         BoundaryWarning: the blur is circular, but opposite edges of the image do not meet.
         IdentifiabilityWarning: the noise was to be learned, but was estimated.
+        MisfitWarning: what the image leaves unexplained is not the noise that was stated.
+        ConvergenceWarning: the sampler had not settled, or not mixed.
 
     Raises:
         KeyboardInterrupt: interrupted before the end of the burn-in. Later interruptions return the
@@ -156,27 +178,39 @@ def restore(
             f"noise {noise:.3g} is smaller than the rounding error of the observations, "
             f"{rounding(values):.3g}; give a larger one, or scale the image down."
         )
+    _log.info("preparing the operator")
     model = _model(operator, jnp.asarray(values), noise, isotropic, axes)
-    x = _start(operator, jnp.asarray(values), start)
-    theta = _start_theta(model, x, jnp.asarray(values), noise, strength)
+    rough = _rough_inverse(model.smooth)
+    x = rough if start is None else _given_start(start, rough)
+    theta = _start_theta(model, (x, rough), jnp.asarray(values), noise, strength)
     began = time.perf_counter()
-    result = run(
-        model,
-        RPL() if strength is None else RPL(theta_update="frozen"),
-        theta=theta,
-        particles=jnp.broadcast_to(x, (num_particles, *x.shape)),
-        num_steps=num_steps,
-        burn_in=num_steps // 3,
-        key=jax.random.key(seed),
-        save=Save(moments_every=3),  # consecutive steps are strongly correlated
-        progress=progress,
-    )
+    looks = Looks(x.size)
+    _log.info("sampling")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said below, in words for images
+        result = run(
+            model,
+            RPL() if strength is None else RPL(theta_update="frozen"),
+            theta=theta,
+            particles=jnp.broadcast_to(x, (num_particles, *x.shape)),
+            num_steps=num_steps,
+            burn_in=num_steps // 3,
+            key=jax.random.key(seed),
+            save=Save(moments_every=3),  # consecutive steps are strongly correlated
+            callbacks=[looks],
+            progress=progress,
+        )
     if result.x_mean is None:
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         raise FloatingPointError(f"the image could not be restored: {result.message}")
-    best = map_estimate(model, result.theta, jnp.asarray(result.x_mean)) if maximise else None
     learned = {name: float(np.exp(log)) for name, log in result.theta.items()}
+    noise_sd = learned["noise"] if noise is None else noise
+    _log.info("testing the residuals")
+    residuals = examine(model.smooth, noise_sd, result.particles)
+    result = judged(model, result, looks, residuals)
+    _log.info("computing the most probable image")
+    best = map_estimate(model, result.theta, jnp.asarray(result.x_mean)) if maximise else None
     relative_error = float(result.theta_stderr["strength"]) if strength is None else 0.0
     return Restoration(
         mean=np.asarray(result.x_mean),
@@ -184,11 +218,12 @@ def restore(
         map=None if best is None else np.asarray(best.x),
         strength=learned["strength"],
         strength_stderr=learned["strength"] * relative_error,
-        noise=learned["noise"] if noise is None else noise,
+        noise=noise_sd,
         evaluations=num_particles * result.num_steps,
         seconds=time.perf_counter() - began - result.compile_seconds,
         result=result,
         noise_source=noise_source,
+        residual_sd=residuals.sd,
     )
 
 
@@ -255,29 +290,52 @@ def _model(
     return Model(model.smooth, model.nonsmooth.on(theta="strength"))
 
 
-def _start(operator: Operator, observed: Array, start: Any) -> Array:
-    """The given start, or the observations where they have the shape of x, or H'y."""
+def _rough_inverse(likelihood: Any) -> Array:
+    """An image to start from: the observations where they are one, or a rough inverse of them.
+
+    They are an image where H keeps the shape and its basis is known: a blur, a mask. The rough
+    inverse is that of a few conjugate gradient steps from 0, which fit what is well determined
+    first.
+    """
+    operator, observed = likelihood.operator, likelihood.observations
     back = operator.adjoint(observed)
-    if start is None:
-        return observed if back.shape == observed.shape else back
-    given = _checks.real_array("start", start).astype(observed.dtype)
+    if back.shape == observed.shape and likelihood.basis is not None:
+        return observed
+
+    def normal(x: Array) -> Array:
+        return operator.adjoint(operator.apply(x))
+
+    return jax.scipy.sparse.linalg.cg(normal, back, maxiter=START_STEPS)[0]
+
+
+def _given_start(start: Any, like: Array) -> Array:
+    given = _checks.real_array("start", start).astype(like.dtype)
     _checks.finite("start", given)
-    if given.shape != back.shape:
-        raise ValueError(f"start must have the shape of x, {back.shape}, got {given.shape}.")
+    if given.shape != like.shape:
+        raise ValueError(f"start must have the shape of x, {like.shape}, got {given.shape}.")
     return given
 
 
 def _start_theta(
-    model: Model, x: Array, observed: Array, noise: float | None, strength: float | None
+    model: Model,
+    images: Sequence[Array],
+    observed: Array,
+    noise: float | None,
+    strength: float | None,
 ) -> dict[str, Array]:
-    """The logarithms that a run starts from: d / TV(x) and, if learned, a tenth of the contrast."""
+    """The logarithms that a run starts from: d / TV(x) and, if learned, a tenth of the contrast.
+
+    x is the first of the images that is not flat.
+    """
     dtype = jnp.result_type(float)
-    penalty = float(model.nonsmooth.value({"strength": jnp.zeros((), dtype)}, x))  # TV(x)
+    zero = {"strength": jnp.zeros((), dtype)}
+    variations = [float(model.nonsmooth.value(zero, x)) for x in images]
+    penalty = next((value for value in variations if value > 0), 0.0)
     if not penalty > 0:
         raise ValueError(
             "observed is the same everywhere: there is nothing to restore, and no strength fits."
         )
-    theta = {"strength": np.log(x.size / penalty if strength is None else strength)}
+    theta = {"strength": np.log(images[0].size / penalty if strength is None else strength)}
     if noise is None:
         theta["noise"] = np.log(jnp.std(observed) / 10)
     return {name: jnp.asarray(log, dtype) for name, log in theta.items()}

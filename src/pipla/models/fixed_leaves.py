@@ -29,6 +29,11 @@ class Completed(Likelihood):
     def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
         return self.likelihood(*self.fixed.complete(theta, x), data)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the likelihood is."""
+        return self.likelihood.bounded
+
     def flow(self, theta: PyTree, x: PyTree, time: PyTree, noise: PyTree) -> PyTree | None:
         return self.likelihood.flow(theta, x, time, noise)
 

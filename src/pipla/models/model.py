@@ -27,6 +27,10 @@ Metric = Callable[[PyTree, PyTree], PyTree]
 Product = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
+#: What theta's parts are called where likelihood and term learn one each and no names are given.
+NOISE, PRIOR = "noise", "prior"
+
+
 class Gradients(NamedTuple):
     """Gradients of the potential: the mean over particles for theta, one per particle for x."""
 
@@ -52,6 +56,9 @@ class Model(eqx.Module):
             the metric grow; infinite for leaves without a bound. `noncentred` sets it, so that no
             step is longer than the prior is wide.
 
+    Where the likelihood learns a noise and the term learns theta too, and neither was given a part
+    of theta, theta is a dict: `theta["noise"]` is the likelihood's, `theta["prior"]` the term's.
+
     Example:
         >>> import jax.numpy as jnp, pipla
         >>> model = pipla.Model(lambda theta, x, y: jnp.sum((x - y) ** 2) / 2,
@@ -65,6 +72,8 @@ class Model(eqx.Module):
     data: PyTree
     metric: Metric | None
     longest_step: Metric | None
+    #: `pipla.models.hidden_scales.HiddenScales`, where `fit` has found some.
+    scales: Any = eqx.field(default=None, kw_only=True)
 
     def __init__(
         self,
@@ -96,14 +105,26 @@ class Model(eqx.Module):
         self.data = data
         self.metric = metric
         self.longest_step = longest_step
+        self.scales = None
+        self._share_theta()
+
+    def _share_theta(self) -> None:
+        """Give the likelihood and the term a part of theta each, where both want the whole."""
         own = self.smooth.sets_theta()
-        for path, _ in self.nonsmooth.reach():
-            if own is not None and path is not None and _trees.overlap(own, path):
-                raise ValueError(
-                    "theta: the likelihood's own part (its noise) and a part that the non-smooth "
-                    "term learns are the same. Make theta a dict and give each its part, for "
-                    'example Gaussian(..., theta="noise") and `.on(theta="strength")`.'
-                )
+        paths = [path for path, _ in self.nonsmooth.reach() if path is not None]
+        if own is None or not any(_trees.overlap(own, path) for path in paths):
+            return
+        beside = self.smooth.at_theta(NOISE)
+        taken = any(path[0] == NOISE for path in paths if path)
+        if beside is None or taken:
+            raise ValueError(
+                "theta: the likelihood's own part (its noise) and a part that the non-smooth "
+                "term learns are the same. Make theta a dict and give each its part, for "
+                'example Gaussian(..., theta="noise") and `.on(theta="strength")`.'
+            )
+        self.smooth = beside
+        if () in paths:
+            self.nonsmooth = self.nonsmooth.on(theta=PRIOR)
 
     @property
     def fixed(self) -> Fixed:

@@ -44,6 +44,19 @@ class Family(eqx.Module):
         """A prediction from an average of `mean`."""
         return predicted
 
+    def observations(
+        self, means: np.ndarray, noise: float | None, rng: np.random.Generator
+    ) -> np.ndarray:
+        """New observations with these means: (draws, rows, ...)."""
+        raise TypeError(
+            "predict_draws is not defined for a loss of your own, which is no distribution to draw "
+            "from; `network.draws` has what each particle predicts."
+        )
+
+    def constant_loss(self, labels: np.ndarray) -> float | None:
+        """The mean loss of the best prediction that is one for all labels; `None` if unknown."""
+        return None
+
     @abc.abstractmethod
     def error(self, predicted: np.ndarray, labels: np.ndarray) -> float:
         """How wrong averages of `mean` are on these labels."""
@@ -87,6 +100,18 @@ class Classes(Family):
     def point(self, predicted: np.ndarray) -> np.ndarray:
         return np.argmax(predicted, axis=-1)
 
+    def observations(
+        self, means: np.ndarray, noise: float | None, rng: np.random.Generator
+    ) -> np.ndarray:
+        reached = np.cumsum(means, axis=-1, dtype=np.float64)
+        found = np.sum(rng.random((*means.shape[:-1], 1)) > reached, axis=-1)
+        return np.minimum(found, means.shape[-1] - 1)
+
+    def constant_loss(self, labels: np.ndarray) -> float:
+        """The entropy of the shares of the classes."""
+        shares = np.unique(labels, return_counts=True)[1] / len(labels)
+        return float(-np.sum(shares * np.log(shares)))
+
     def error(self, predicted: np.ndarray, labels: np.ndarray) -> float:
         """The share of wrong classes."""
         return float(np.mean(np.argmax(predicted, axis=-1) != labels))
@@ -108,6 +133,18 @@ class Numbers(Family):
 
     def mean(self, scores: Array) -> Array:
         return scores.reshape(()) if scores.size == 1 else scores
+
+    def observations(
+        self, means: np.ndarray, noise: float | None, rng: np.random.Generator
+    ) -> np.ndarray:
+        assert noise is not None
+        return means + noise * rng.standard_normal(means.shape)
+
+    def constant_loss(self, labels: np.ndarray) -> float:
+        """That of the means of the outputs, with the noise around them."""
+        values = labels.reshape(len(labels), -1).astype(np.float64)
+        variance = max(float(np.mean(np.var(values, axis=0))), np.finfo(np.float64).tiny)
+        return 0.5 * values.shape[1] * float(np.log(2 * np.pi * variance) + 1)
 
     def error(self, predicted: np.ndarray, labels: np.ndarray) -> float:
         """The root of the mean squared error."""
@@ -132,6 +169,19 @@ class Counts(Family):
 
     def mean(self, scores: Array) -> Array:
         return jnp.exp(scores.reshape(()) if scores.size == 1 else scores)
+
+    def observations(
+        self, means: np.ndarray, noise: float | None, rng: np.random.Generator
+    ) -> np.ndarray:
+        return rng.poisson(np.minimum(means.astype(np.float64), 1e18))
+
+    def constant_loss(self, labels: np.ndarray) -> float:
+        """That of the mean count of each output."""
+        values = labels.reshape(len(labels), -1).astype(np.float64)
+        scores = jnp.log(jnp.maximum(jnp.asarray(values.mean(axis=0)), 1e-30))
+        return float(self.loss(jnp.tile(scores, len(values)), jnp.asarray(values), None)) / len(
+            values
+        )
 
     def error(self, predicted: np.ndarray, labels: np.ndarray) -> float:
         """The mean Poisson deviance."""

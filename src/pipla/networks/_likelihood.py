@@ -49,6 +49,19 @@ class NetworkLikelihood(Likelihood):
         noise = noise_of(theta)
         return {} if noise is None else {"noise": jnp.exp(noise)}
 
+    def is_standardised(self) -> bool:
+        """Whether features, and the responses of a regression, are of order 1 in every place."""
+        numbers = [*jax.tree.leaves(self.features)]
+        numbers += [self.labels] if self.family.learns_noise else []
+        # Standardised ones have mean 0 and standard deviation 1, up to those left out or clipped.
+        return all(
+            float(jnp.max(jnp.abs(jnp.mean(leaf, axis=0)))) <= 1.0
+            and float(jnp.max(jnp.std(leaf, axis=0))) <= 2.0
+            and float(jnp.max(jnp.std(leaf, axis=0))) >= 0.5
+            for leaf in numbers
+            if jnp.issubdtype(leaf.dtype, jnp.floating)
+        )
+
     def num_rows(self) -> int | None:
         return int(self.labels.shape[0])
 

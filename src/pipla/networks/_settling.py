@@ -129,13 +129,16 @@ def uncertain(theta_trace: PyTree, first: int) -> tuple[str, ...]:
     )
 
 
-def travelling(trace: PyTree, first: int, last: int, rate: float) -> tuple[str, ...]:
+def travelling(
+    trace: PyTree, first: int, last: int, rate: float, standardised: bool
+) -> tuple[str, ...]:
     """Parameters of the network that Adam moved steadily when its steps began to fall.
 
     Arguments:
         trace: the network after every step; `None` where it is too large to be kept.
         first, last: the steps between which they are looked at.
         rate: the most that one step moves a parameter.
+        standardised: whether features and labels are of order 1, so that this is no advice.
     """
     steps = last - first
     far = rate * max(ON_ITS_WAY * steps, BEYOND_CHANCE * steps**0.5)
@@ -146,9 +149,10 @@ def travelling(trace: PyTree, first: int, last: int, rate: float) -> tuple[str, 
     ]
     if not found:
         return ()
+    advice = "" if standardised else "standardise features and labels, "
     return (
         f"{', '.join(found)} of the network, which is not latent, was still on its way when it was "
-        "fixed: standardise features and labels, start it nearer, or train with more steps",
+        f"fixed: {advice}start it nearer, or train with more steps (num_steps)",
     )
 
 

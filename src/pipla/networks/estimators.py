@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -13,11 +13,17 @@ from jaxtyping import Array, Key
 
 from pipla import _checks
 from pipla._extras import extra
+from pipla.engine.archive import DamagedResultError
+from pipla.fitting.saved import Saved, SavedEstimator, attributes
 from pipla.networks._layers import Prior
-from pipla.networks.modelling import FamilyName, model
+from pipla.networks._outputs import columns_of, draws_of, figures_of, overview_of
+from pipla.networks.modelling import FamilyName, NetworkModel, model
 from pipla.networks.pruning import PrunedNetwork
 from pipla.networks.trained import TrainedNetwork
 from pipla.networks.training import train
+from pipla.report.outputs import Outputs, Overview
+from pipla.report.page import Figure
+from pipla.report.predictions import calibration, observed_against
 
 with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -63,8 +69,12 @@ def _without_bias(layer: eqx.nn.Linear) -> eqx.nn.Linear:
     return eqx.tree_at(lambda one: one.bias, layer, zeros)
 
 
-class _SparseBayesianMLP(BaseEstimator):
+class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
     """What the two estimators share."""
+
+    _family: ClassVar[FamilyName]
+    #: What the noise is multiplied by for the units of y.
+    _unit: float = 1.0
 
     def __init__(
         self,
@@ -85,12 +95,19 @@ class _SparseBayesianMLP(BaseEstimator):
         self.batch_size = batch_size
         self.random_state = random_state
 
-    def _train(self, X: np.ndarray, labels: np.ndarray, outputs: int, family: FamilyName) -> None:
-        """Standardise, make the network, train it, and set the attributes."""
+    def _network(self, X: np.ndarray, labels: np.ndarray, key: Key[Array, ""]) -> NetworkModel:
+        """The network of standardised features."""
         _checks.choice("activation", self.activation, tuple(ACTIVATIONS))
         hidden = self.hidden_layer_sizes
         hidden = (hidden,) if isinstance(hidden, int | np.integer) else tuple(hidden)
         hidden = tuple(_checks.integer("hidden_layer_sizes", one, least=1) for one in hidden)
+        classes = self.__dict__.get("classes_")
+        outputs = 1 if classes is None else len(classes)
+        module = Perceptron([X.shape[1], *hidden, outputs], self.activation, key)
+        return model(module, X, labels, family=self._family, prior=self.prior)
+
+    def _train(self, X: np.ndarray, labels: np.ndarray) -> None:
+        """Standardise, make the network, train it, and set the attributes."""
         self.mean_ = X.mean(axis=0)
         spread = X.std(axis=0)
         # A constant feature may have a spread of rounding errors.
@@ -98,8 +115,7 @@ class _SparseBayesianMLP(BaseEstimator):
         self.scale_ = np.where(constant, 1.0, spread)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         for_module, for_run = jax.random.split(jax.random.key(seed))
-        module = Perceptron([X.shape[1], *hidden, outputs], self.activation, for_module)
-        network = model(module, self._standardised(X), labels, family=family, prior=self.prior)
+        network = self._network(self._standardised(X), labels, for_module)
         self.network_: TrainedNetwork = train(
             network,
             num_particles=self.num_particles,
@@ -113,12 +129,41 @@ class _SparseBayesianMLP(BaseEstimator):
         self.warnings_ = self.network_.warnings
         self.n_iter_ = self.network_.result.num_steps
 
-    def prune(self, fraction: float | None = None, **options: Any) -> PrunedNetwork:
-        """A smaller network; see `TrainedNetwork.prune`. It takes what `standardise` returns."""
+    def prune(
+        self, fraction: float | None = None, *, X: Any = None, y: Any = None, **options: Any
+    ) -> PrunedNetwork:
+        """A smaller network; see `TrainedNetwork.prune`. It takes what `standardise` returns.
+
+        X and y are the data to judge by, in place of those of `fit`; a loaded model needs them.
+        """
         check_is_fitted(self)
+        if X is not None and y is not None:
+            options = {"features": self.standardise(X), "labels": self._labels(y)} | options
         layers = self.network_.layers
         chain = tuple(layer.name for layer in layers) if len(layers) > 1 else None
         return self.network_.prune(fraction, **({"chain": chain} | options))
+
+    def predict_draws(
+        self, X: Any, num_draws: int | None = None, *, random_state: Any = 0
+    ) -> np.ndarray:
+        """New responses from the posterior predictive distribution: an array (draws, rows).
+
+        Arguments:
+            X: features.
+            num_draws: how many; by default as many as there are draws of the weights.
+            random_state: the seed of the random numbers.
+        """
+        features = self.standardise(X)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return self._responses(self.network_.predict_draws(features, num_draws, random_state=seed))
+
+    def _labels(self, y: Any) -> np.ndarray:
+        """Responses as the network has them; the inverse of `_responses`."""
+        raise NotImplementedError
+
+    def _responses(self, drawn: np.ndarray) -> np.ndarray:
+        """What the network draws in the units, or by the names, of the data."""
+        raise NotImplementedError
 
     def standardise(self, X: Any) -> np.ndarray:
         """Features as the network sees them: standardised as in training, clipped at ±5."""
@@ -131,6 +176,58 @@ class _SparseBayesianMLP(BaseEstimator):
 
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         return np.clip((X - self.mean_) / self.scale_, -CLIP, CLIP)
+
+    # What `Outputs` and `Saved` ask for. #
+
+    def _names(self, given: Sequence[str] | None) -> Sequence[str] | None:
+        check_is_fitted(self)
+        return self.__dict__.get("feature_names_in_") if given is None else given
+
+    def _overview(self, names: Sequence[str] | None, level: float) -> Overview:
+        names = self._names(names)
+        return overview_of(
+            self.network_, names, level, f"{type(self).__name__}, prior {self.prior}"
+        )
+
+    def _figures(
+        self, names: Sequence[str] | None, level: float, most: int, observed: tuple[Any, Any]
+    ) -> list[Figure]:
+        names = self._names(names)
+        found = figures_of(self.network_, names, most)
+        if observed[0] is not None:
+            found.append(self._prediction(observed[0], np.asarray(observed[1])))
+        return found
+
+    def _prediction(self, X: Any, y: np.ndarray) -> Figure:
+        """Observations beside what is predicted of them."""
+        raise NotImplementedError
+
+    def _columns(self, names: Sequence[str] | None, level: float) -> dict[str, Any]:
+        check_is_fitted(self)
+        return columns_of(self.network_, level, self._unit)
+
+    def _draws(self, names: Sequence[str] | None) -> Any:
+        check_is_fitted(self)
+        return draws_of(self.network_)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        check_is_fitted(self)
+        state = attributes(self, frozenset({"network_"}))
+        state["num_observations"] = self.network_.num_observations
+        return self.get_params(deep=False), state, {"result": self.network_.result}
+
+    @classmethod
+    def _from_state(
+        cls, parameters: dict[str, Any], state: dict[str, Any], found: SavedEstimator
+    ) -> Any:
+        made = cls(**parameters)
+        count = state.pop("num_observations")
+        made.__dict__.update(state)
+        if found.result is None:
+            raise DamagedResultError("the run of the network is missing.")
+        network = made._network(np.zeros((1, made.n_features_in_)), np.zeros(1), jax.random.key(0))
+        made.network_ = TrainedNetwork.of(network, found.result, made.warnings_, count)
+        return made
 
 
 class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
@@ -166,6 +263,8 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         True
     """
 
+    _family: ClassVar[FamilyName] = "classification"
+
     def fit(self, X: Any, y: Any) -> SparseBayesianMLPClassifier:
         """Sample the weights and learn their scales.
 
@@ -180,7 +279,7 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
             raise ValueError(
                 f"y must have at least two classes, got only one class: {self.classes_.tolist()}."
             )
-        self._train(X, labels, len(self.classes_), "classification")
+        self._train(X, labels)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -193,6 +292,16 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         """The most probable class."""
         probabilities = self.predict_proba(X)  # before `classes_`, for the error of an unfitted one
         return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def _labels(self, y: Any) -> np.ndarray:
+        return np.searchsorted(self.classes_, np.asarray(y))
+
+    def _responses(self, drawn: np.ndarray) -> np.ndarray:
+        return self.classes_[drawn]
+
+    def _prediction(self, X: Any, y: np.ndarray) -> Figure:
+        last = self.classes_[-1]
+        return calibration(self.predict_proba(X)[:, -1], y == last, str(last))
 
 
 class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
@@ -210,6 +319,8 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
             `SparseBayesianMLPClassifier`.
     """
 
+    _family: ClassVar[FamilyName] = "regression"
+
     def fit(self, X: Any, y: Any) -> SparseBayesianMLPRegressor:
         """Sample the weights, learn their scales and the noise.
 
@@ -221,7 +332,7 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
         y = np.asarray(y, np.float64)
         self._level = float(y.mean())
         self._unit = float(y.std()) or 1.0
-        self._train(X, (y - self._level) / self._unit, 1, "regression")
+        self._train(X, (y - self._level) / self._unit)
         self.noise_ = float(self.network_.noise or 0.0) * self._unit
         return self
 
@@ -235,3 +346,12 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
         features = self.standardise(X)
         found = self.network_.predict_interval(features, level).astype(np.float64)
         return found * self._unit + self._level
+
+    def _labels(self, y: Any) -> np.ndarray:
+        return (np.asarray(y, np.float64) - self._level) / self._unit
+
+    def _responses(self, drawn: np.ndarray) -> np.ndarray:
+        return drawn.astype(np.float64) * self._unit + self._level
+
+    def _prediction(self, X: Any, y: np.ndarray) -> Figure:
+        return observed_against(self.predict(X), y)

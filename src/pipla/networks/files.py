@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -18,6 +19,7 @@ from pipla import _trees
 from pipla.engine import storage
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.result import Result
+from pipla.engine.run import in_structure_of
 from pipla.networks.modelling import NetworkModel
 
 
@@ -30,20 +32,30 @@ class SavedNetwork:
         priors: the prior of each latent layer.
         family: the name of the class of what the network predicts.
         warnings: those of the trained network.
+        num_observations: how many it was trained on; 0 if unknown.
+        answers: what its first particle predicts of `_probe`; `None` if unknown.
     """
 
     result: Result
     priors: dict[str, str]
     family: str
     warnings: tuple[str, ...]
+    num_observations: int = 0
+    answers: np.ndarray | None = None
 
 
 def save(
-    network: NetworkModel, result: Result, warnings: tuple[str, ...], path: str | Path
+    network: NetworkModel,
+    result: Result,
+    warnings: tuple[str, ...],
+    num_observations: int,
+    path: str | Path,
 ) -> Path:
     """Write a trained network to a folder of its own, in one step."""
     priors: dict[str, str] = {layer.name: layer.prior for layer in network.layers}
-    saved = SavedNetwork(result, priors, type(network.family).__name__, warnings)
+    family = type(network.family).__name__
+    answers = _answers(network, result)
+    saved = SavedNetwork(result, priors, family, warnings, num_observations, answers)
     return storage.save(saved, path)
 
 
@@ -67,7 +79,43 @@ def load(network: NetworkModel, path: str | Path) -> SavedNetwork:
                 f"network does not fit the trained one in {str(path)!r}: {name} {here[name]} is "
                 f"not the {expected} of the file."
             )
+    if found.answers is not None:
+        _check_answers(found.answers, _answers(network, found.result), path)
     return found
+
+
+def _answers(network: NetworkModel, result: Result) -> np.ndarray:
+    """What the first particle predicts of two made-up observations: functions are in no file."""
+    theta = in_structure_of("theta", network.theta, result.theta_last, result.modules)
+    theta = jax.tree.map(lambda last, one: jnp.asarray(last, one.dtype), theta, network.theta)
+    first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], result.particles)
+    weights = jax.tree.map(lambda leaf: leaf[None], network.noncentred.back(theta, first))
+    return network.draws(theta, weights, _probe(network.likelihood.features))[0]
+
+
+def _probe(features: PyTree) -> PyTree:
+    """Two observations of the same kind: normal numbers, or 0 where a feature is an integer."""
+    rng = np.random.default_rng(0)
+
+    def leaf(given: Any) -> np.ndarray:
+        shape = (2, *given.shape[1:])
+        floats = jnp.issubdtype(given.dtype, jnp.floating)
+        return (rng.standard_normal(shape) if floats else np.zeros(shape)).astype(given.dtype)
+
+    return jax.tree.map(leaf, features)
+
+
+def _check_answers(saved: np.ndarray, here: np.ndarray, path: str | Path) -> None:
+    """The same up to rounding, which differs between devices and precisions."""
+    if np.shape(saved) == here.shape and np.allclose(
+        saved, here, rtol=0.01, atol=0.01, equal_nan=True
+    ):
+        return
+    raise ValueError(
+        f"network computes something else than the trained one in {str(path)!r}: its shapes are "
+        "the same, but not its predictions. Is an activation, or another function in the module, "
+        "not the one that it was trained with?"
+    )
 
 
 def _described(network: NetworkModel) -> dict[str, Any]:

@@ -81,6 +81,16 @@ class NetworkModel:
         """The network as a plain module, with these weights put back; `x` is one particle."""
         return self.likelihood.network(theta, x)
 
+    def likelihood_of(self, features: PyTree, labels: Any) -> NetworkLikelihood:
+        """The smooth part of the model for other observations."""
+        found = _like(features, self.likelihood.features)
+        observed = (found, self._labels(labels, _rows(found)))
+        return eqx.tree_at(
+            lambda one: (one.features, one.labels),
+            self.likelihood,
+            jax.tree.map(jnp.asarray, observed),
+        )
+
     def predict(self, theta: PyTree, particles: PyTree, features: PyTree) -> np.ndarray:
         """The posterior predictive mean: probabilities (rows, classes), numbers or rates (rows,).
 

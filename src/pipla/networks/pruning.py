@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -14,14 +15,19 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
+from pipla.networks._explained import loss_without, mean_loss, some_of
 from pipla.networks._layers import Layer, layer_named
+from pipla.networks._likelihood import NetworkLikelihood
+from pipla.networks._ranking import Criterion, largest, scores_of
 from pipla.networks.modelling import NetworkModel
+from pipla.report.numbers import paragraph
 
 #: Of which weights one network, or several, are made: the mean of all draws, the mean of the draws
 #: of one particle, or every draw.
 Average = Literal["before", "particle", "after"]
-#: What ranks the weights.
-Criterion = Literal["magnitude", "path"]
+#: There is a warning if more than this share of what the network explains is lost: below it, the
+#: test errors of `benchmarks/network_pruning.py` rise by a sixth at most.
+CLEAR_LOSS = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +40,12 @@ class PrunedNetwork:
             has length 1 unless they were averaged `"after"`.
         masks: which of them are left.
         chain: the latent layers that follow each other, whose dead units can be removed.
+        loss_before, loss_after: minus the mean log predictive density of the observations (of at
+            most 4096 of them) by the trained network and by this one; `None` where the network was
+            loaded without its observations.
+        loss_without: that of the best prediction that is the same for all observations; for a loss
+            of your own, with all latent weights 0.
+        warnings: what speaks against the pruned network, one sentence each.
     """
 
     network: NetworkModel
@@ -41,6 +53,10 @@ class PrunedNetwork:
     particles: dict[str, np.ndarray]
     masks: dict[str, np.ndarray]
     chain: tuple[Layer, ...]
+    loss_before: float | None = None
+    loss_after: float | None = None
+    loss_without: float | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def sparsity(self) -> dict[str, float]:
@@ -52,6 +68,17 @@ class PrunedNetwork:
         """The share of all latent weights that are 0."""
         total = sum(mask.size for mask in self.masks.values())
         return sum(int(np.sum(~mask)) for mask in self.masks.values()) / total
+
+    @property
+    def lost(self) -> float | None:
+        """The share of what the network explains of the observations that pruning has lost.
+
+        It is (after - before) / (without - before), of the losses; `None` where they are unknown.
+        """
+        if self.loss_before is None or self.loss_after is None or self.loss_without is None:
+            return None
+        explained = self.loss_without - self.loss_before
+        return (self.loss_after - self.loss_before) / explained if explained > 0 else None
 
     @property
     def dead_units(self) -> dict[str, np.ndarray]:
@@ -146,7 +173,13 @@ class PrunedNetwork:
             )
             for layer in self.network.layers
         ]
-        return "\n".join([head, *lines])
+        if self.lost is not None:
+            lines.append(
+                f"  loss on the observations {self.loss_before:.3g} before, {self.loss_after:.3g} "
+                f"after: {max(self.lost, 0.0):.1%} of what the network explains is lost"
+            )
+        said = [line for one in self.warnings for line in paragraph(f"WARNING: {one}.")]
+        return "\n".join([head, *lines, *said])
 
     def _constant(self, draw: int, layer: Layer, after: Layer) -> np.ndarray | None:
         """What each unit returns when no weight enters it; `None` where that cannot be moved on.
@@ -175,35 +208,81 @@ def pruned(
     threshold: float | dict[str, float] | None,
     units: float | None,
     average: Average,
-    criterion: Criterion,
-    chain: Sequence[Any] | None,
+    criterion: Criterion | None = None,
+    chain: Sequence[Any] | None = None,
+    seen: NetworkLikelihood | None = None,
 ) -> PrunedNetwork:
-    """See `TrainedNetwork.prune`."""
+    """See `TrainedNetwork.prune`; `seen` are the observations, where there are any."""
     _checks.choice("average", average, get_args(Average))
+    if criterion is None:
+        criterion = "sensitivity" if threshold is None else "magnitude"
     _checks.choice("criterion", criterion, get_args(Criterion))
     if sum(one is not None for one in (fraction, threshold, units)) != 1:
         raise ValueError("prune needs exactly one of fraction, threshold and units.")
-    found = chain_of(network, chain)
+    found, whole = chain_of(network, chain), particles
     if average == "before":
         particles = {name: w.mean(axis=0, keepdims=True) for name, w in particles.items()}
     elif average == "particle":
-        particles = _of_one_particle(network, theta, particles, num_particles)
+        particles = _of_one_particle(theta, particles, num_particles, seen)
+    known = {"theta": theta, "seen": seen, "chain": found}
     if units is not None:
         masks = _without_units(particles, found, share("units", units))
     elif fraction is not None:
-        masks = _largest(_scores(particles, found, criterion), share("fraction", fraction))
+        least = share("fraction", fraction)
+        masks = largest(scores_of(criterion, particles, **known), least)
     else:
-        scores = _scores(particles, found, criterion)
-        limits = threshold if isinstance(threshold, dict) else dict.fromkeys(scores, threshold)
-        if set(limits) != set(scores):
+        limits = threshold if isinstance(threshold, dict) else dict.fromkeys(particles, threshold)
+        if set(limits) != set(particles):
             raise ValueError(
-                f"threshold must be a number or have one for each layer, {list(scores)}; got "
+                f"threshold must be a number or have one for each layer, {list(particles)}; got "
                 f"{list(limits)}."
             )
         numbers = {name: _checks.real("threshold", limit) for name, limit in limits.items()}
+        scores = scores_of(criterion, particles, **known)
         masks = {name: score >= numbers[name] for name, score in scores.items()}
     kept = {name: np.where(masks[name], weights, 0) for name, weights in particles.items()}
-    return PrunedNetwork(network, theta, kept, masks, found)
+    made = PrunedNetwork(network, theta, kept, masks, found)
+    if seen is not None:
+        made = _judged(made, whole, seen)
+    made = dataclasses.replace(made, warnings=_doubts(made))
+    for sentence in made.warnings:
+        warnings.warn(f"{sentence}.", PruningWarning, stacklevel=3)
+    return made
+
+
+class PruningWarning(UserWarning):
+    """A network that pruning has damaged."""
+
+
+def _judged(
+    found: PrunedNetwork, whole: dict[str, np.ndarray], seen: NetworkLikelihood
+) -> PrunedNetwork:
+    """With the losses of the trained network, of the pruned one, and without a network."""
+    seen = some_of(seen)
+    return dataclasses.replace(
+        found,
+        loss_before=mean_loss(found.network, found.theta, whole, seen),
+        loss_after=mean_loss(found.network, found.theta, found.particles, seen),
+        loss_without=loss_without(found.network, found.theta, whole, seen),
+    )
+
+
+def _doubts(found: PrunedNetwork) -> tuple[str, ...]:
+    """What speaks against a pruned network, one sentence each."""
+    doubts = []
+    for name, mask in found.masks.items():
+        empty = np.sum(~np.any(mask.reshape(len(mask), -1), axis=1))
+        if empty:
+            where = f" in {empty} of {len(mask)} draws" if len(mask) > 1 else ""
+            doubts.append(f"no weight of {name!r} is left{where}: prune less")
+    if found.lost is not None and found.lost > CLEAR_LOSS:
+        share = "all" if found.lost >= 1 else f"{found.lost:.0%} of what"
+        doubts.append(
+            f"pruning lost {share} the network explains of the observations (the "
+            f"mean loss was {found.loss_before:.3g} and is {found.loss_after:.3g}): prune less, or "
+            "compare the error of the pruned network on new data"
+        )
+    return tuple(doubts)
 
 
 def share(name: str, value: Any) -> float:
@@ -234,40 +313,6 @@ def chain_of(network: NetworkModel, chain: Sequence[Any] | None) -> tuple[Layer,
     return found
 
 
-def _scores(
-    particles: dict[str, np.ndarray], chain: tuple[Layer, ...], criterion: Criterion
-) -> dict[str, np.ndarray]:
-    r"""The magnitude of each weight; or, for a path, times the norm of what leaves its unit.
-
-    $|w_{ij}|$ matters as much as unit $i$ does further on: in a chain of layers $W_1, W_2, \ldots$
-    the score of $(W_l)_{ij}$ is $|(W_l)_{ij}| \cdot |(W_{l+1})_{\cdot i}|$.
-    """
-    scores = {name: np.abs(weights) for name, weights in particles.items()}
-    if criterion == "path":
-        if not chain:
-            raise ValueError(
-                "criterion='path' needs layers that follow one another: an eqx.nn.MLP with all of "
-                'its layers latent, or `chain=["first", "second"]`.'
-            )
-        for layer, after in itertools.pairwise(chain):
-            leaving = np.linalg.norm(particles[after.name], axis=1)
-            scores[layer.name] = scores[layer.name] * leaving[:, :, None]
-    return scores
-
-
-def _largest(scores: dict[str, np.ndarray], fraction: float) -> dict[str, np.ndarray]:
-    """In each draw, all but this fraction of the weights of all layers."""
-    draws = len(next(iter(scores.values())))
-    together = np.concatenate([one.reshape(draws, -1) for one in scores.values()], axis=1)
-    count = round(fraction * together.shape[1])
-    if not count:
-        return {name: np.ones(one.shape, bool) for name, one in scores.items()}
-    limits = np.partition(together, count - 1, axis=1)[:, count - 1]
-    return {
-        name: one > limits.reshape(draws, *(1,) * (one.ndim - 1)) for name, one in scores.items()
-    }
-
-
 def _without_units(
     particles: dict[str, np.ndarray], chain: tuple[Layer, ...], fraction: float
 ) -> dict[str, np.ndarray]:
@@ -290,7 +335,10 @@ def _without_units(
 
 
 def _of_one_particle(
-    network: NetworkModel, theta: PyTree, particles: dict[str, np.ndarray], num_particles: int
+    theta: PyTree,
+    particles: dict[str, np.ndarray],
+    num_particles: int,
+    seen: NetworkLikelihood | None,
 ) -> dict[str, np.ndarray]:
     """The mean over time of that particle whose mean explains the training data best.
 
@@ -301,9 +349,13 @@ def _of_one_particle(
         name: w.reshape(-1, num_particles, *w.shape[1:]).mean(axis=0)
         for name, w in particles.items()
     }
-    likelihood = network.likelihood
+    if seen is None:
+        raise ValueError(
+            "features and labels must be given: average='particle' takes the particle that "
+            "explains the observations best, and this network was loaded without them."
+        )
     losses = [
-        float(likelihood(theta, {name: jnp.asarray(w[i]) for name, w in means.items()}))
+        float(seen(theta, {name: jnp.asarray(w[i]) for name, w in means.items()}))
         for i in range(num_particles)
     ]
     best = int(np.argmin(losses))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,19 @@ import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _trees
-from pipla._intervals import mixture_quantile, tails_of
+from pipla._intervals import chosen_draws, mixture_quantile, tails_of
 from pipla.engine.result import Result, Status
 from pipla.engine.run import in_structure_of
 from pipla.networks import _settling, files
 from pipla.networks._families import Numbers
 from pipla.networks._layers import Layer
+from pipla.networks._outputs import columns_of, draws_of, figures_of, overview_of, predictions_of
 from pipla.networks.modelling import NetworkModel
 from pipla.networks.pruning import Average, Criterion, PrunedNetwork, pruned
+from pipla.report.inference_data import Draws
 from pipla.report.numbers import aligned, paragraph
+from pipla.report.outputs import Outputs, Overview
+from pipla.report.page import Figure
 
 #: The most draws in time that are kept.
 MOST_DRAWS = 20
@@ -31,7 +35,7 @@ ENDED = (Status.COMPLETED, Status.UNRELIABLE)
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedNetwork:
+class TrainedNetwork(Outputs):
     """A trained network; made by `pipla.networks.train`.
 
     Attributes:
@@ -44,6 +48,8 @@ class TrainedNetwork:
             particles of a step, then those of a later one, and so on.
         warnings: what speaks against the answer, one sentence each.
         result: the `pipla.Result` of the run, in non-centred coordinates.
+        num_observations: how many it was trained on; 0 where a file does not say. A loaded network
+            may have been given others, which `prune` does not judge by.
     """
 
     network: NetworkModel
@@ -55,12 +61,25 @@ class TrainedNetwork:
     num_particles: int
     warnings: tuple[str, ...]
     result: Result
+    num_observations: int = 0
 
     @classmethod
     def of(
-        cls, network: NetworkModel, result: Result, warnings: tuple[str, ...] | None = None
+        cls,
+        network: NetworkModel,
+        result: Result,
+        warnings: tuple[str, ...] | None = None,
+        num_observations: int | None = None,
     ) -> TrainedNetwork:
-        """From a run that kept its weights, as draws, after every so many steps."""
+        """From a run that kept its weights, as draws, after every so many steps.
+
+        Arguments:
+            network, result: the model and the run.
+            warnings: those of a loaded network; by default they are found here.
+            num_observations: that of a loaded network; by default that of the model.
+        """
+        if num_observations is None:
+            num_observations = network.likelihood.num_rows() or 0
         every = result.snapshot.particles_every or 1
         finite = result.status is not Status.NONFINITE
         found = result.theta if finite else result.theta_last
@@ -89,6 +108,7 @@ class TrainedNetwork:
             num_particles=num_particles,
             warnings=_doubts(network, result, particles) if warnings is None else warnings,
             result=result,
+            num_observations=num_observations,
         )
 
     def save(self, path: str | Path) -> Path:
@@ -96,7 +116,7 @@ class TrainedNetwork:
 
         A file holds numbers and names, no code: the module and the data are not in it.
         """
-        return files.save(self.network, self.result, self.warnings, path)
+        return files.save(self.network, self.result, self.warnings, self.num_observations, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the algorithm, whose optimiser is made of local functions."""
@@ -146,6 +166,23 @@ class TrainedNetwork:
         draws = self.network.draws(self.theta, self.particles, features)
         return np.stack([mixture_quantile(draws, self.noise, tail) for tail in tails])
 
+    def predict_draws(
+        self, features: PyTree, num_draws: int | None = None, *, random_state: Any = 0
+    ) -> np.ndarray:
+        """New observations from the posterior predictive distribution: an array (draws, rows, ...).
+
+        Arguments:
+            features: as in `predict`.
+            num_draws: how many; by default as many as there are draws of the weights.
+            random_state: the seed of the random numbers, or a generator of NumPy.
+        """
+        rng = np.random.default_rng(random_state)
+        count = len(next(iter(self.particles.values())))
+        chosen = chosen_draws(count, num_draws, rng)
+        particles = {name: draws[chosen] for name, draws in self.particles.items()}
+        means = self.network.draws(self.theta, particles, features)
+        return self.network.family.observations(means, self.noise, rng)
+
     def prune(
         self,
         fraction: float | None = None,
@@ -153,10 +190,15 @@ class TrainedNetwork:
         threshold: float | dict[str, float] | None = None,
         units: float | None = None,
         average: Average = "after",
-        criterion: Criterion = "magnitude",
+        criterion: Criterion | None = None,
         chain: Sequence[Any] | None = None,
+        features: PyTree = None,
+        labels: Any = None,
     ) -> PrunedNetwork:
         """Set weights to 0, and remove the units that nothing enters or leaves any more.
+
+        The result says what that costs on the observations (`loss_before`, `loss_after`, `lost`),
+        and warns where that is much, or where no weight of a layer is left.
 
         Arguments:
             fraction: this share of all latent weights, those of the smallest score.
@@ -167,12 +209,25 @@ class TrainedNetwork:
                 one network, of the mean over time of the best particle. `"before"` makes one of
                 the mean of all draws, as in the paper; where particles differ by the order and the
                 signs of their units, that is meaningless.
-            criterion: the score of a weight: its `"magnitude"`, or `"path"`, its magnitude times
-                the norm of the weights that leave its unit.
+            criterion: the score of a weight. `"sensitivity"`, the default but for `threshold`: by
+                how much the scores of the network change without it, to first order, as a root
+                mean square over the observations; it compares weights of all layers of any module.
+                `"path"`: its magnitude times the norm of the weights that leave its unit.
+                `"magnitude"`, the default for `threshold`: layers of small scale go first.
             chain: the layers that follow one another, with an elementwise function in between, for
                 `units`, `"path"` and the removal of units. By default the layers of an
                 `eqx.nn.MLP`; none for other modules.
+            features, labels: the observations to judge by, as for `pipla.networks.model`; by
+                default those that the network was trained on. A network that was loaded with other
+                observations needs them.
         """
+        seen = None
+        if features is not None:
+            if labels is None:
+                raise ValueError("labels must be given with features: the loss is judged by both.")
+            seen = self.network.likelihood_of(features, labels)
+        elif self.num_observations in (0, self.network.likelihood.num_rows()):
+            seen = self.network.likelihood
         return pruned(
             self.network,
             self.theta,
@@ -184,7 +239,27 @@ class TrainedNetwork:
             average=average,
             criterion=criterion,
             chain=chain,
+            seen=seen,
         )
+
+    # What `Outputs` asks for. #
+
+    def _overview(self, names: Sequence[str] | None, level: float) -> Overview:
+        return overview_of(self, names, level, "A network with learned sparsity")
+
+    def _figures(
+        self, names: Sequence[str] | None, level: float, most: int, observed: tuple[Any, Any]
+    ) -> list[Figure]:
+        found = figures_of(self, names, most)
+        if observed[0] is None:
+            return found
+        return [*found, *predictions_of(self, *observed)]
+
+    def _columns(self, names: Sequence[str] | None, level: float) -> dict[str, Any]:
+        return columns_of(self, level)
+
+    def _draws(self, names: Sequence[str] | None) -> Mapping[str, Draws]:
+        return draws_of(self)
 
     def __repr__(self) -> str:
         rows = [
@@ -227,7 +302,7 @@ def load(path: str | Path, network: NetworkModel) -> TrainedNetwork:
         ValueError: it is one, with other layers, priors, shapes or another family.
     """
     found = files.load(network, path)
-    return TrainedNetwork.of(network, found.result, found.warnings)
+    return TrainedNetwork.of(network, found.result, found.warnings, found.num_observations)
 
 
 def _thinned(draws: np.ndarray) -> np.ndarray:
@@ -241,10 +316,11 @@ def _thinned(draws: np.ndarray) -> np.ndarray:
 def _doubts(network: NetworkModel, result: Result, particles: PyTree) -> tuple[str, ...]:
     """What speaks against a trained network, one sentence each."""
     if result.status is Status.NONFINITE:
+        advice = "" if network.likelihood.is_standardised() else "standardise the features, "
         broken = (
             f"theta or a weight became non-finite at step {result.num_steps + 1}, and the state "
             "before it is kept: look for a log or a division by zero in the module or the loss, "
-            "standardise the features, and start the scales where `networks.model` does"
+            f"{advice}and start the scales where `networks.model` does"
         )
         return (broken, *_overfit(network))
     return (

@@ -22,6 +22,7 @@ from pipla.engine.hooks import Callback
 from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
+from pipla.networks._explained import nothing
 from pipla.networks._rule import Kinetic
 from pipla.networks._settling import Settled, burn_in, travelling, uncertain
 from pipla.networks.modelling import NetworkModel
@@ -132,9 +133,12 @@ def train(
         result = _ended(result, stop)
     trained = TrainedNetwork.of(network, result)
     rate = NETWORK_RATE / batches**0.5
-    more = travelling(result.theta_trace["network"], *_full_pace(pace), rate)
+    standardised = network.likelihood.is_standardised()
+    more = travelling(result.theta_trace["network"], *_full_pace(pace), rate, standardised)
     if stop is not None and stop.reason is None and result.status in ENDED:
         more += uncertain(result.theta_trace, result.burn_in)
+    if result.status in ENDED:
+        more += nothing(network, trained.theta, trained.particles)
     trained = dataclasses.replace(trained, warnings=(*trained.warnings, *more))
     warn_of(trained.warnings)
     return trained

@@ -7,11 +7,13 @@ r"""Linear operators $H$, which map x to noise-free observations.
 | `Dense`, `Sparse`, `Separable` | a matrix; a sparse one; one matrix per axis |
 | `CircularConvolution`, `WindowMean`, `convolution` | blurs; `convolution` picks one by boundary |
 | `last @ first` | composition |
-| `Operator` | base class of your own operators: `apply`, `adjoint` |
+| `Operator` | base class of your own operators: `apply`, `adjoint`, in JAX |
+| `FromNumPy` | your own operator from two NumPy functions |
 """
 
 from pipla.operators.convolutions import CircularConvolution, WindowMean, convolution
 from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Flattened, Fourier, Rotations
+from pipla.operators.host import FromNumPy
 from pipla.operators.linear import Composed, Dense, Identity, Mask, Operator, Select, Separable
 from pipla.operators.sparse import Sparse
 
@@ -23,6 +25,7 @@ __all__ = [
     "Eigenbasis",
     "Flattened",
     "Fourier",
+    "FromNumPy",
     "Identity",
     "Mask",
     "Operator",

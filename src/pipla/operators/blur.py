@@ -55,8 +55,8 @@ def _checked_size(width: int, axes: Any) -> int:
     return axes
 
 
-def parse(text: str) -> np.ndarray:
-    """A kernel from text: `box:9`, `gaussian:2`, or a file `psf.npy`."""
+def parse(text: str, axes: int = 2) -> np.ndarray:
+    """A kernel from text: `box:9`, `gaussian:2` along so many axes, or a file `psf.npy`."""
     if not isinstance(text, str):
         raise TypeError(f"blur must be text such as 'box:9', got {_checks.show(text)}.")
     kind, _, number = text.partition(":")
@@ -71,7 +71,7 @@ def parse(text: str) -> np.ndarray:
                 f"{'integer' if kind == 'box' else 'number'}; write for example "
                 f"{'box:9' if kind == 'box' else 'gaussian:2'}."
             )
-        return box(int(size)) if kind == "box" else gaussian(size)
+        return box(int(size), axes) if kind == "box" else gaussian(size, axes)
     if not text.endswith(".npy"):
         raise ValueError(
             f"blur {text!r} is not understood; write box:9, gaussian:2 or the name of a .npy file."

@@ -23,7 +23,10 @@ from pipla.operators.eigenbasis import Diagonal, Eigenbasis, Flattened, Rotation
 class Operator(eqx.Module):
     """A linear map from x to noise-free observations.
 
-    Subclass it for an operator of your own: `apply` and `adjoint` are enough.
+    Subclass it for an operator of your own: `apply` and `adjoint`, written in JAX for one x, are
+    enough. `FromNumPy` takes functions of NumPy arrays. Functions of $H^\\top H$ are polynomials
+    then, which take some products with $H$ and $H^\\top$ per step; with an `eigenbasis` they are
+    exact and need none.
     """
 
     @abc.abstractmethod

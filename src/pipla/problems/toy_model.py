@@ -79,9 +79,10 @@ def exact_maximiser(y: ArrayLike, noise: float, ridge: float = 0.0) -> float:
     """The maximiser of `log_marginal`, which is concave, to about 1e-9."""
     from scipy.optimize import minimize_scalar
 
+    observed = np.asarray(y, float)
     found = minimize_scalar(
-        lambda theta: -log_marginal(theta, y, noise, ridge),
-        bounds=(float(np.min(y)), float(np.max(y))),
+        lambda theta: -log_marginal(theta, observed, noise, ridge),
+        bounds=(float(observed.min()), float(observed.max())),
         method="bounded",
         options={"xatol": 1e-10},
     )

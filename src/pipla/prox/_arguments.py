@@ -24,6 +24,7 @@ from pipla._checks import (
     where,
     wide_enough,
 )
+from pipla._trees import Address, keys_of, parts_of
 
 #: What a hyperparameter may be given as.
 Number = float | int | Array | np.ndarray | np.generic
@@ -275,3 +276,21 @@ def is_strong_float(value: Any, found: Array) -> bool:
     """Whether the value decides its dtype: not a Python number, not weakly typed."""
     weak = isinstance(value, float | int) or getattr(found, "weak_type", False)
     return bool(jnp.issubdtype(found.dtype, jnp.floating)) and not weak
+
+
+def part_of_smoothing(name: str, lam: PyTree, address: Address | None) -> PyTree:
+    """A number is the smoothing of every part below it; a pytree has one of its own for each.
+
+    So is `None`: where theta as a whole does not move, none of its parts does.
+    """
+    for key in keys_of(address):
+        if lam is None or jax.tree_util.all_leaves([lam]):
+            break
+        parts = parts_of(lam)
+        if key not in parts:
+            raise ValueError(
+                f"{name} must be a number or have one for each part; "
+                f"it has {list(parts)}, but a term is `.on` part {address!r}."
+            )
+        lam = parts[key]
+    return lam

@@ -182,6 +182,14 @@ class Term(eqx.Module):
         """
         return self.closed_form(theta, particles)
 
+    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        """The value, with the kinks that move with theta rounded off over `width`, a tree like x.
+
+        The standard error of theta needs second derivatives, of which a kink shows nothing. By
+        default there is no such kink: those of a scale or a strength stay at 0.
+        """
+        return self.value(theta, x)
+
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of x, the squared length scale of this term: the time of diffusion over it.
 

@@ -22,7 +22,7 @@ from pipla._checks import (
     show,
     structure,
 )
-from pipla._trees import Address, Path, keys_of, overlap, part, parts_of, put_part
+from pipla._trees import Address, Path, keys_of, overlap, part, put_part
 from pipla.prox._arguments import (
     Hyperparameter,
     Number,
@@ -30,6 +30,7 @@ from pipla.prox._arguments import (
     check_address,
     check_positive,
     hyperparameter,
+    part_of_smoothing,
 )
 from pipla.prox.base import Iterative, Scalar, Solution, Term
 from pipla.prox.regularity import Regularity, disjoint_sum
@@ -82,6 +83,10 @@ class Scaled(Wrapped):
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         value = self.term.value(theta, x)
+        return self.weight.astype(value.dtype) * value
+
+    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        value = self.term.rounded(theta, x, width)
         return self.weight.astype(value.dtype) * value
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
@@ -159,6 +164,9 @@ class Translated(Wrapped):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(theta, self._moved(x, -1))
 
+    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return self.term.rounded(theta, self._moved(x, -1), width)
+
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.warm_start(theta, self._moved(x, -1))
 
@@ -203,6 +211,10 @@ class On(Wrapped):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
 
+    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        own = part("theta", theta, self.theta), part("x", x, self.x)
+        return self.term.rounded(*own, part("x", width, self.x))
+
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.warm_start(part("theta", theta, self.theta), part("x", x, self.x))
 
@@ -224,8 +236,8 @@ class On(Wrapped):
         return (
             part("theta", theta, self.theta),
             part("x", x, self.x),
-            _part_of_smoothing("lam_theta", lam_theta, self.theta),
-            _part_of_smoothing("lam_x", lam_x, self.x),
+            part_of_smoothing("lam_theta", lam_theta, self.theta),
+            part_of_smoothing("lam_x", lam_x, self.x),
         )
 
     def reach(self) -> list[tuple[Path | None, Path]]:
@@ -289,6 +301,9 @@ class Sum(Iterative):
 
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
+
+    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return functools.reduce(jnp.add, [term.rounded(theta, x, width) for term in self.terms])
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return tuple(term.warm_start(theta, x) for term in self.terms)
@@ -376,21 +391,3 @@ def separable_sum(*terms: Term) -> Sum:
 def _describe(name: str, first: Path, second: Path) -> str:
     path = max(first, second, key=len)
     return f"{name}[{', '.join(map(repr, path))}]" if path else f"the whole of {name}"
-
-
-def _part_of_smoothing(name: str, lam: PyTree, address: Address | None) -> PyTree:
-    """A number is the smoothing of every part below it; a pytree has one of its own for each.
-
-    So is `None`: where theta as a whole does not move, none of its parts does.
-    """
-    for key in keys_of(address):
-        if lam is None or jax.tree_util.all_leaves([lam]):
-            break
-        parts = parts_of(lam)
-        if key not in parts:
-            raise ValueError(
-                f"{name} must be a number or have one for each part; "
-                f"it has {list(parts)}, but a term is `.on` part {address!r}."
-            )
-        lam = parts[key]
-    return lam

@@ -69,6 +69,16 @@ class LaplaceLocation(ClosedForm):
         theta, x = operands(self, theta, x)
         return jnp.sum(jnp.abs(x - theta)) / self.scale.astype(x.dtype)
 
+    def rounded(self, theta: Array, x: Array, width: Array) -> Scalar:
+        """With $|x - \\theta|$ replaced by a parabola up to the width (Huber)."""
+        theta, x = operands(self, theta, x)
+        scale = self.scale.astype(x.dtype)
+        # An x that does not vary at all has no kink to round off; its curvature stays finite.
+        width = jnp.maximum(width, jnp.finfo(x.dtype).eps * scale)
+        distance = jnp.abs(x - theta)
+        near = distance**2 / (2 * width) + width / 2
+        return jnp.sum(jnp.where(distance < width, near, distance)) / scale
+
     def parameters(self, theta: Array) -> dict[str, Array]:
         return {"location": theta}
 

@@ -9,7 +9,9 @@
 They are scikit-learn estimators (`pipla[sklearn,kernels]`).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pipla._extras import lazy
 
 if TYPE_CHECKING:
     from pipla.regression.estimators import (
@@ -21,10 +23,5 @@ if TYPE_CHECKING:
 __all__ = ["SparseLinearRegression", "SparseLogisticRegression", "SparsePoissonRegression"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the estimators, and scikit-learn with them, when they are first asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pipla.regression import estimators
-
-    return getattr(estimators, name)
+# Estimators need scikit-learn.
+__getattr__ = lazy(__name__, "estimators", estimators=tuple(__all__))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipla._intervals import tails_of
 from pipla.regression._chains import (
     LEVEL_VARIANCE,
     GlmChain,
     LinearChain,
     LinearData,
     MultinomialChain,
+    visits_of,
 )
 from pipla.regression._design import Design, centre_and_scale, design_of, equal_columns
 from pipla.regression._learned import CHAINS, Posterior, Progress, sample
@@ -34,8 +37,10 @@ class Answer(NamedTuple):
         levels: draws of the intercepts, of shape (draws, C).
         threshold: half of the standard error that a coefficient would have alone; (p,).
         noise: sigma; NaN where there is none.
-        theta, theta_interval: what was learned, by name, and 95 % intervals.
+        theta: what was learned, by name: draws, or where a normal distribution stands for it,
+            its quantiles. The median is the estimate: it is inside of every interval.
         doubts: what speaks against the answer, one sentence each.
+        factors: features that are the levels of a category, the reference first.
         fit: the `Posterior` or the `pipla.Fit` that this comes from.
         state: where a warm start resumes.
         mode: the second prediction of labels, where there is one.
@@ -49,12 +54,20 @@ class Answer(NamedTuple):
     levels: np.ndarray
     threshold: np.ndarray
     noise: float
-    theta: dict[str, float]
-    theta_interval: dict[str, tuple[float, float]]
+    theta: dict[str, np.ndarray]
     doubts: tuple[str, ...]
     fit: Any
     state: Any
     mode: Mode | None = None
+    factors: tuple[tuple[int, ...], ...] = ()
+
+    def learned(self, level: float) -> dict[str, tuple[float, float, float]]:
+        """Estimates of what was learned, and the ends of their intervals of this probability."""
+        tails = (0.5, *tails_of(level))
+        found = {  # without interpolation, because draws may be infinite
+            name: np.quantile(draws, tails, method="nearest") for name, draws in self.theta.items()
+        }
+        return {name: (float(a), float(b), float(c)) for name, (a, b, c) in found.items()}
 
 
 class Task(NamedTuple):
@@ -69,6 +82,7 @@ class Task(NamedTuple):
         intercept, standardise: as in the estimators.
         seed: of the random numbers.
         state: of an earlier answer, for a warm start.
+        name: of a feature, in a sentence.
     """
 
     features: Any
@@ -80,6 +94,7 @@ class Task(NamedTuple):
     standardise: bool
     seed: int
     state: Any = None
+    name: Callable[[int], str] = "feature {}".format
 
 
 class State(NamedTuple):
@@ -95,7 +110,8 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
     design = design_of(task.features, task.weights, task.intercept, task.standardise)
     total = float(task.weights.sum())
     level, scale = centre_and_scale(task.y, task.weights, task.intercept)
-    data = LinearData(design, (task.y - level) / scale, task.weights, task.intercept)
+    # A constant y has the scale 0, as all coefficients and the noise have then.
+    data = LinearData(design, (task.y - level) / (scale or 1), task.weights, task.intercept)
     start = task.state or State([np.zeros(design.size)] * CHAINS, 0.7, None)
     chains = [
         LinearChain(data, b, start.noise, seed)
@@ -113,9 +129,9 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
         levels = rng.standard_normal(found.levels.shape) * found.noise / np.sqrt(total)
         levels -= (means @ found.draws.astype(np.float64).T)[:, None]
         centre = -means @ found.mean[:, None]
-    answer = _answer(design, found, scale, errors, (centre, levels), np.array([level]), 1)
+    answer = _answer(task, design, found, scale, errors, (centre, levels), np.array([level]), 1)
     state = State([chain.b for chain in chains], found.noise**2, _prior_of(found))
-    return answer._replace(noise=answer.theta["noise"], state=state)
+    return answer._replace(noise=answer.learned(0.9)["noise"][0], state=state)
 
 
 def _column_means(design: Design, task: Task) -> np.ndarray:
@@ -164,12 +180,14 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
     found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress, equal)
     errors = np.full(design.size, information**-0.5)
     levels = (found.levels.mean(axis=0), found.levels)
-    answer = _answer(design, found, 1.0, errors, levels, base, outputs)
+    answer = _answer(task, design, found, 1.0, errors, levels, base, outputs)
     mode = None
     if task.classes == 2:
         level_variance = LEVEL_VARIANCE if task.intercept else 0.0
         data = Labels(design.columns, task.y, task.weights, float(base[0]), level_variance)
-        mode = stacked(data, design, found.prior_sd**2, found.draws, found.levels[:, 0])
+        mode = stacked(
+            data, design, found.prior_sd**2, _prior_of(found), -1.0, visits_of(found.slab)
+        )
     state = State([chain.b for chain in chains], 1.0, _prior_of(found))
     return answer._replace(state=state, mode=mode)
 
@@ -183,6 +201,7 @@ def _prior_of(found: Posterior) -> Prior:
 
 
 def _answer(
+    task: Task,
     design: Design,
     found: Posterior,
     scale: float,
@@ -201,12 +220,14 @@ def _answer(
     if design.size:
         level = design.level(mean, level)
         moved = design.level(draws.astype(np.float64), moved)
-    theta, interval = _theta(found, scale)
+    theta = {"zeros": found.theta[:, 1], "scale": scale * found.theta[:, 2]}
+    if np.isfinite(found.noise):
+        theta["noise"] = scale * found.theta[:, 0]
     doubts = []
     if found.rhat > DISAGREE:
         about = "the noise"
         if found.worst >= 0:
-            about = f"the coefficient of feature {design.kept[found.worst % design.size]}"
+            about = f"the coefficient of {task.name(design.kept[found.worst % design.size])}"
         doubts.append(
             f"the chains disagree, most of all about {about} (potential scale reduction "
             f"{found.rhat:.2f}, good is below 1.1): means and predictions are usually sound, but "
@@ -230,10 +251,10 @@ def _answer(
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=float("nan"),
         theta=theta,
-        theta_interval=interval,
         doubts=tuple(doubts),
         fit=found,
         state=None,
+        factors=tuple(tuple(design.kept[list(factor)].tolist()) for factor in found.factors),
     )
 
 
@@ -242,14 +263,3 @@ def spread_out(design: Design, values: np.ndarray) -> np.ndarray:
     found = np.zeros((*values.shape[:-1], design.num_features), values.dtype)
     found[..., design.kept] = values
     return found
-
-
-def _theta(found: Posterior, scale: float) -> tuple[dict[str, float], dict[str, Any]]:
-    """Posterior means of what was learned, and 95 % intervals."""
-    columns = {"zeros": found.theta[:, 1], "scale": scale * found.theta[:, 2]}
-    if np.isfinite(found.noise):
-        columns["noise"] = scale * found.theta[:, 0]
-    theta = {name: float(np.mean(column)) for name, column in columns.items()}
-    tails = (0.025, 0.975)
-    ends = {name: np.quantile(column, tails).tolist() for name, column in columns.items()}
-    return theta, {name: (low, high) for name, (low, high) in ends.items()}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from pipla import _checks
 from pipla._extras import extra
+from pipla._intervals import tails_of
 from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.regression._doubts import dependent_doubt, index_doubt, rows_doubt
+from pipla.regression._frames import refuse_frame, refuse_text
 from pipla.regression._learned import LEARNING
 from pipla.regression._precision import MANY
+from pipla.regression._reporting import Reporting
 
 with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.base import BaseEstimator
@@ -42,11 +46,22 @@ _Callbacks, with_callbacks = _callback_support()
 
 #: The priors that an estimator takes.
 PRIORS = ("learned", "laplace", "elastic-net", "group")
+#: The probability of an interval, unless another is asked for.
+LEVEL = 0.9
 #: Numbers of linear predictors (draws times rows) that are in memory at a time.
 _CHUNK = 4_000_000
 
 
-class SparseRegression(_Callbacks, BaseEstimator):
+def _spread(features: Any) -> np.ndarray:
+    """The standard deviation of each column, dense or sparse."""
+    if isinstance(features, np.ndarray):
+        return features.std(axis=0)
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    return np.sqrt(mean_variance_axis(features, axis=0)[1])
+
+
+class SparseRegression(_Callbacks, Reporting, BaseEstimator):
     """Shared by all: a sparse prior on the coefficients that is learned from the data."""
 
     prior: str
@@ -57,7 +72,10 @@ class SparseRegression(_Callbacks, BaseEstimator):
     threshold: float | None
     warm_start: bool
     random_state: Any
+    formula_: Any
     _quantiles_: tuple[Any, np.ndarray]
+    #: What coefficients are measured in.
+    _unit: str
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, **options: Any) -> tuple[Any, Any, Any]:
         """Features, responses and weights; observations of weight 0 are left out."""
@@ -69,6 +87,10 @@ class SparseRegression(_Callbacks, BaseEstimator):
         if not 0 <= _checks.real("l1_ratio", self.l1_ratio) <= 1:
             raise ValueError(f"l1_ratio must be between 0 and 1, got {self.l1_ratio!r}.")
         _checks.in_memory("X", X)
+        refuse_frame(X)
+        if options.get("y_numeric"):
+            refuse_text(y)
+        self.__dict__.pop("formula_", None)
         X, y = validate_data(
             self,
             X,
@@ -92,6 +114,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
         with extra("kernels", "a sparse regression"):
             from pipla.regression._answers import Task, learned_glm, learned_linear
             from pipla.regression._design import merged
+        self._spread_ = _spread(X)
         X, y, weights = merged(X, y, weights)
         shape = (X.shape[1], classes)
         earlier = self.__dict__.get("_resume_") if self.warm_start else None
@@ -105,6 +128,7 @@ class SparseRegression(_Callbacks, BaseEstimator):
             standardise=self.standardise,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             state=earlier[1] if earlier and earlier[0] == shape else None,
+            name=self._name,
         )
         if self.prior != "learned":
             from pipla.regression._proximal import proximal
@@ -120,9 +144,37 @@ class SparseRegression(_Callbacks, BaseEstimator):
             warnings.warn(f"{sentence}.", ConvergenceWarning, stacklevel=4)
         self.warnings_ = answer.doubts
         self.fit_ = answer.fit
-        self.theta_ = answer.theta
-        self.theta_interval_ = answer.theta_interval
+        learned = answer.learned(LEVEL)
+        self.theta_ = {name: middle for name, (middle, _, _) in learned.items()}
+        self.theta_interval_ = {name: (low, high) for name, (_, low, high) in learned.items()}
         self.n_iter_ = answer.fit.sweeps if self.prior == "learned" else answer.fit.num_steps
+
+    @classmethod
+    def from_formula(
+        cls, formula: str, data: Any, *, sample_weight: Any = None, **options: Any
+    ) -> Self:
+        """Fit to a DataFrame by a formula such as `"y ~ age * sex + C(city)"`.
+
+        The formula is read by formulaic (`pipla[formula]`). Afterwards `predict` and its relatives
+        take DataFrames with the columns of the formula, and code them as those that were fitted.
+
+        Arguments:
+            formula: the response, `~`, and terms; `- 1` leaves out the intercept.
+            data: the rows, without missing values in the columns of the formula.
+            sample_weight: weights of the observations.
+            options: arguments of the estimator.
+
+        Returns:
+            The fitted estimator; its `formula_` holds the formula.
+        """
+        from pipla.regression._formula import matrices
+
+        made = matrices(formula, data)
+        if not made.formula.has_intercept:
+            options = {"fit_intercept": False} | options
+        model = cls(**options).fit(made.features, made.y, sample_weight)
+        model.formula_ = made.formula
+        return model
 
     def _groups(self, features: int) -> np.ndarray | None:
         """The group of each feature; `None` if each is one of its own."""
@@ -157,15 +209,24 @@ class SparseRegression(_Callbacks, BaseEstimator):
         """The 5 % and 95 % quantiles of each coefficient: an array (2, *shape of coef_)."""
         check_is_fitted(self)
         if "_quantiles_" not in self.__dict__ or self._quantiles_[0] is not self._answer_:
-            draws = self._answer_.draws
-            found = np.empty((2, *draws.shape[1:]))
-            step = max(_CHUNK // len(draws), 1)
-            for start in range(0, draws.shape[2], step):
-                part = slice(start, start + step)
-                found[..., part] = np.quantile(draws[..., part], [0.05, 0.95], axis=0)
-            found *= self._answer_.units
-            self._quantiles_ = (self._answer_, found)
-        return self._quantiles_[1].reshape(2, *self.coef_.shape)
+            self._quantiles_ = (self._answer_, self._coef_interval(LEVEL))
+        return self._quantiles_[1]
+
+    def _coef_interval(self, level: float) -> np.ndarray:
+        """The ends of an interval of each coefficient: an array (2, *shape of coef_)."""
+        check_is_fitted(self)
+        tails, draws = tails_of(level), self._answer_.draws
+        found = np.empty((2, *draws.shape[1:]))
+        step = max(_CHUNK // len(draws), 1)
+        for start in range(0, draws.shape[2], step):
+            part = slice(start, start + step)
+            found[..., part] = np.quantile(draws[..., part], tails, axis=0)
+        return (found * self._answer_.units).reshape(2, *self.coef_.shape)
+
+    def _learned(self, level: float) -> dict[str, tuple[float, float, float]]:
+        """What was learned, by name: an estimate and the ends of its interval."""
+        check_is_fitted(self)
+        return self._answer_.learned(_checks.level(level))
 
     @property
     def inclusion_(self) -> np.ndarray:
@@ -180,37 +241,69 @@ class SparseRegression(_Callbacks, BaseEstimator):
             counts += np.abs(draw) * answer.units > limit
         return (counts / len(answer.draws)).reshape(self.coef_.shape)
 
-    def summary(self, most: int = 12, feature_names: Sequence[str] | None = None) -> str:
+    def summary(
+        self,
+        level: float = LEVEL,
+        *,
+        most: int = 12,
+        feature_names: Sequence[str] | None = None,
+    ) -> str:
         """A table of what was learned, and of the `most` most certain coefficients.
 
         The names of features are those of the DataFrame that the model was fitted to, unless
-        `feature_names` are given.
+        `feature_names` are given. Intervals have the probability `level`.
         """
         check_is_fitted(self)
+        from pipla.regression._outputs import names_of
         from pipla.regression._summary import summary_of
 
-        most = _checks.integer("most", most, least=1)
-        names = self.__dict__.get("feature_names_in_", feature_names)
-        names = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+        most, level = _checks.integer("most", most, least=1), _checks.level(level)
+        names = names_of(self, feature_names)
         classes = [str(label) for label in self.__dict__.get("classes_", [""])]
         title = f"{type(self).__name__}, prior {self.prior}"
-        shape = self._answer_.mean.shape
-        return summary_of(
-            title, self._answer_, self.inclusion_.reshape(shape), names, classes, most
-        )
+        inclusion = self.inclusion_.reshape(self._answer_.mean.shape)
+        shown = (inclusion, names, classes, most, level, self._units(), self._meaning())
+        return summary_of(title, self._answer_, *shown)
+
+    def _meaning(self) -> str:
+        """What the coefficients add up to, where the unit alone does not say it."""
+        return ""
+
+    def _units(self) -> str:
+        """What the learned numbers are, and in which units."""
+        per = "standard deviation of the feature" if self.standardise else "unit of the feature"
+        found = f"scale: the scale c of the prior, in {self._unit} per {per}."
+        if self.prior == "learned":
+            found = (
+                "zeros: the weight of 0 in the prior. scale: the standard deviation of the "
+                f"effects that are not 0, in {self._unit} per {per}."
+            )
+        return found + (f" noise: in {self._unit}." if "noise" in self.theta_ else "")
 
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
+        if "formula_" in self.__dict__:
+            X = self.formula_.features(X)
         _checks.in_memory("X", X)
+        refuse_frame(X)
         return validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=np.float64)
 
-    def _doubt(self, sentence: str | None) -> None:
-        """Warn of responses that contradict the model."""
-        if sentence is None:
-            return
-        warnings.warn(f"{sentence}.", UserWarning, stacklevel=4)
-        self.warnings_ = (*self.warnings_, sentence)
+    def _doubt(self, X: Any, y: np.ndarray, *sentences: str | None) -> None:
+        """Warn of data that contradict the model: by these sentences, and those for all models."""
+        common = [rows_doubt(len(y)), index_doubt(X, self._name)]
+        if self.prior == "learned":  # others have no answers that exclude each other
+            factors = self._answer_.factors
+            common.append(dependent_doubt(X, self.fit_intercept, factors, self._name))
+        for sentence in (*common, *sentences):
+            if sentence is not None:
+                warnings.warn(f"{sentence}.", UserWarning, stacklevel=4)
+                self.warnings_ = (*self.warnings_, sentence)
         self._answer_ = self._answer_._replace(doubts=self.warnings_)
+
+    def _name(self, feature: int) -> str:
+        """A feature in a sentence."""
+        names = self.__dict__.get("feature_names_in_")
+        return f"feature {feature}" if names is None else f"feature {names[feature]!r}"
 
     def _over_draws(self, X: Any, function: Any, most: int | None = None) -> np.ndarray:
         """`function` of the linear predictors (draws, rows, outputs), for some rows at a time.

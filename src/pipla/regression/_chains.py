@@ -10,6 +10,7 @@ from scipy.special import expit, softmax
 
 from pipla.regression._design import Design, dense_columns, scaled_rows
 from pipla.regression._entries import run_glm, run_linear, run_multinomial
+from pipla.regression._factors import factors_of
 from pipla.regression._learned import Chain
 from pipla.regression._linear import Responses
 from pipla.regression._state import Columns, Prior, Tally
@@ -58,6 +59,7 @@ class LinearData:
             self.shifts = np.bincount(owner, columns.values * self.root[columns.rows], design.size)
             self.squares = squares - self.shifts**2
         self.columns = columns
+        self.factors = factors_of(design.columns, weights, intercept)
         # Those of standardised features differ by rounding only: what they determine is tabulated.
         mean = float(self.squares.mean()) if design.size else 1.0
         self.squares = np.where(np.abs(self.squares - mean) < 1e-11 * mean, mean, self.squares)
@@ -91,7 +93,7 @@ class LinearChain(Chain):
     def __init__(
         self, data: LinearData, b: np.ndarray, noise: float, seed: np.random.SeedSequence
     ) -> None:
-        self.data, self.size = data, data.size
+        self.data, self.size, self.factors = data, data.size, data.factors
         self.places = np.arange(1.0, data.size + 1)
         self.b, self.work = b.copy(), float(numbers_in(data.columns))
         self.correlated = data.correlated
@@ -108,7 +110,15 @@ class LinearChain(Chain):
         else:
             residual = data.y - product(data.columns, self.b, len(data.y))
         run_linear(
-            Responses(data.columns, data.squares, data.shifts, data.root, data.degrees, data.gram),
+            Responses(
+                data.columns,
+                data.squares,
+                data.shifts,
+                data.root,
+                data.degrees,
+                data.gram,
+                data.factors,
+            ),
             self.b,
             residual,
             self.noise,
@@ -190,6 +200,7 @@ class GlmChain(Chain):
         self.size, self.visits = len(b), np.ones(len(b))
         self.work = float(numbers_in(columns))
         self.watched = Watched(columns, weights)
+        self.factors = factors_of(columns, weights, intercept)
         self.noise = np.ones(1)
         self.rng = np.random.default_rng(seed)
 
@@ -208,6 +219,7 @@ class GlmChain(Chain):
         eta = self.base + self.level[0] + product(self.columns, self.b, len(self.y))
         run_glm(
             self.columns,
+            self.factors,
             self.y,
             self.weights,
             eta,
@@ -246,6 +258,7 @@ class MultinomialChain(Chain):
         self.size, self.levels, self.visits = b.size, classes, np.ones(b.size)
         self.work = float(classes * numbers_in(columns))
         self.watched = Watched(columns, weights)
+        self.factors = factors_of(columns, weights, intercept)
         self.noise = np.ones(1)
         self.rng = np.random.default_rng(seed)
 
@@ -268,6 +281,7 @@ class MultinomialChain(Chain):
         z = self._predictors(self.b) + self.base[:, None] + self.level
         run_multinomial(
             self.columns,
+            self.factors,
             self.targets,
             self.weights,
             z,

@@ -120,14 +120,14 @@ def equal_columns(columns: Columns) -> list[np.ndarray]:
 
 
 def centre_and_scale(y: np.ndarray, weights: np.ndarray, centre: bool) -> tuple[float, float]:
-    """Weighted mean (0 unless `centre`) and standard deviation of the responses, 1 if constant."""
+    """Weighted mean (0 unless `centre`) and standard deviation of the responses, 0 if constant."""
     top = float(np.max(np.abs(y), initial=0.0))
     if top == 0:
-        return 0.0, 1.0
+        return 0.0, 0.0
     unit, total = y / top, float(weights.sum())  # the square of a very large number is infinite
     level = float(weights @ unit) / total if centre else 0.0
     spread = float(np.sqrt(weights @ (unit - level) ** 2 / total))
-    return top * level, top * spread if spread > 1e-14 else 1.0
+    return top * level, top * spread if spread > 1e-14 else 0.0
 
 
 def merged(features: Any, y: np.ndarray, weights: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:

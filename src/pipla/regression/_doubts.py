@@ -1,8 +1,12 @@
-"""Do the responses look like the model that was fitted? Sentences for what they contradict."""
+"""Do the data look like the model that was fitted? Sentences for what they contradict."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
+import scipy.sparse
 from scipy import stats
 
 #: Draws of the coefficients at which the residuals are looked at.
@@ -15,6 +19,17 @@ HEAVY = 1.0
 ROUNDING = 1e-12
 #: A bound on the probability of a warning where the noise is normal.
 FALSE_ALARMS = 1e-3
+#: With fewer observations than this, the noise is uncertain by more than a quarter.
+FEW_ROWS = 10
+#: Responses with no more values than this may be classes.
+FEW_VALUES = 5
+#: Counts with a smaller mean are far from normal: their skewness is more than a third.
+SMALL_COUNTS = 10.0
+#: Features are linearly dependent where an eigenvalue of their correlations is below this: they are
+#: known to rounding only, 1e-16, of which there may be some hundred times more.
+DEPENDENT = 1e-12
+#: Correlations cost rows times features squared; beyond this they are not looked at.
+MOST_WORK, MOST_FEATURES = 4e9, 1000
 
 
 def tails_doubt(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> str | None:
@@ -73,4 +88,118 @@ def dispersion_doubt(y: np.ndarray, rates: np.ndarray, weights: np.ndarray) -> s
         f"the counts vary {ratio:.3g} times as much as a Poisson distribution does: intervals are "
         f"too short by a factor of about {np.sqrt(ratio):.2g}, and too many features are included; "
         f"weights that are {ratio:.3g} times smaller (sample_weight) account for it"
+    )
+
+
+def rows_doubt(rows: int) -> str | None:
+    """A sentence if there are few observations."""
+    if rows >= FEW_ROWS:
+        return None
+    return (
+        f"there are only {rows} observations: the prior decides coefficients, probabilities and "
+        "intervals more than the data do"
+    )
+
+
+def constant_doubt(y: np.ndarray) -> str | None:
+    """A sentence if all responses are equal."""
+    if np.ptp(y) > 1e-13 * np.max(np.abs(y)):
+        return None
+    return f"y is {y[0]:.6g} in all observations: there is nothing to explain"
+
+
+def index_doubt(features: Any, name: Callable[[int], str]) -> str | None:
+    """A sentence about features that number the rows.
+
+    That is: different integers, none negative and all below twice the number of rows, as an index
+    has before and after some rows were left out. Of n integers drawn from so many, all are
+    different with a probability of less than e^(-n/4), 1 in 148 at `FEWEST` rows.
+    """
+    rows, size = features.shape
+    if rows < FEWEST:
+        return None
+    dense = isinstance(features, np.ndarray)
+    columns = features if dense else features.tocsc()
+    found = []
+    for j in range(size):
+        if dense:
+            values = columns[:, j]
+        else:
+            values = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
+            values = np.append(values, np.zeros(rows - len(values)))
+        if values.min() < 0 or values.max() >= 2 * rows or values[0] != np.floor(values[0]):
+            continue
+        if np.all(values == np.floor(values)) and len(np.unique(values)) == rows:
+            found.append(name(j))
+    if not found:
+        return None
+    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return (
+        f"{found[0]}{others} has another integer in every row, as an index has: leave it out, "
+        "unless the order of the rows means something"
+    )
+
+
+def family_doubt(y: np.ndarray) -> str | None:
+    """A sentence if the responses of a linear regression look like classes or counts."""
+    values = np.unique(y)
+    if len(y) < FEWEST or len(values) < 2 or not np.all(values == np.floor(values)):
+        return None
+    if len(values) == 2 or (len(values) <= FEW_VALUES and np.all(np.diff(values) == 1)):
+        shown = ", ".join(f"{value:g}" for value in values)
+        return (
+            f"y has only the values {shown}: for classes use SparseLogisticRegression; intervals "
+            "of a linear regression assume normal noise"
+        )
+    if values[0] == 0 and np.mean(y) < SMALL_COUNTS:
+        return (
+            f"y holds integers from 0 to {values[-1]:g}: for counts use SparsePoissonRegression; "
+            "intervals of a linear regression assume normal noise"
+        )
+    return None
+
+
+def dependent_doubt(
+    features: Any,
+    intercept: bool,
+    factors: Sequence[Sequence[int]],
+    name: Callable[[int], str],
+) -> str | None:
+    """A sentence if features are linearly dependent, with the intercept if there is one.
+
+    Nothing is said of what the sampler knows: levels of a category, and equal features. With as
+    many features as observations they depend on each other anyhow.
+    """
+    rows, size = features.shape
+    if rows <= size + 1 or size > MOST_FEATURES or rows * size**2 > MOST_WORK:
+        return None
+    dense = isinstance(features, np.ndarray)
+    top = np.max(np.abs(features), axis=0) if dense else abs(features).max(axis=0).toarray().ravel()
+    unit = 1 / np.where(top > 0, top, 1.0)  # squares stay finite
+    means = unit * np.asarray(features.mean(axis=0)).ravel() if intercept else np.zeros(size)
+    if dense:
+        moved = unit * features - means
+        gram = moved.T @ moved
+    else:
+        scaled = features @ scipy.sparse.diags_array(unit)
+        gram = (scaled.T @ scaled).toarray() - rows * np.outer(means, means)
+    squares = np.diagonal(gram)
+    used = squares > 1e-14 * rows * means**2  # as far as constants are rounding
+    used[[reference for reference, *_ in factors]] = False
+    root = np.sqrt(np.where(used, squares, 1.0))
+    gram = gram / np.outer(root, root)
+    equal = np.abs(np.triu(gram, 1)) > 1 - DEPENDENT
+    used &= ~np.any(equal & used[:, None], axis=0)
+    if not np.any(used):
+        return None
+    kept = np.flatnonzero(used)
+    values, vectors = np.linalg.eigh(gram[np.ix_(kept, kept)])
+    null = vectors[:, values < DEPENDENT]
+    found = [name(j) for j in kept[np.sum(null**2, axis=1) > 1e-6]]
+    if not found:
+        return None
+    shown = ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+    return (
+        f"{shown} determine each other{' up to a constant' if intercept else ''}: the data do not "
+        "tell their effects apart, and the prior does; leave one of them out"
     )

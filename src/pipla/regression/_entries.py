@@ -13,17 +13,23 @@ from typing import Any
 
 import numba
 
-from pipla.regression import _kernels, _linear, _mixture, _multinomial, _state, _vector_math
+from pipla.regression import (
+    _factors,
+    _kernels,
+    _linear,
+    _mixture,
+    _multinomial,
+    _state,
+    _vector_math,
+)
 from pipla.regression._kernels import glm_sweeps
 from pipla.regression._linear import linear_sweeps
 from pipla.regression._multinomial import multinomial_sweeps
 
 
 def _source() -> str:
-    files = (
-        Path(str(module.__file__))
-        for module in (_kernels, _linear, _mixture, _multinomial, _state, _vector_math)
-    )
+    modules = (_factors, _kernels, _linear, _mixture, _multinomial, _state, _vector_math)
+    files = (Path(str(module.__file__)) for module in modules)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

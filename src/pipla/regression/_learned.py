@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pipla.regression._factors import Factors, references, relative
 from pipla.regression._mixture import learn
 from pipla.regression._precision import (
     FIRST,
@@ -51,6 +52,7 @@ class Chain(Protocol):
     levels: int  # the number of intercepts
     noise: np.ndarray
     work: float  # numbers in the features that a sweep goes through
+    factors: Factors  # columns that are the levels of a category
     correlated: bool = False  # whether features are strongly correlated
     backwards: bool = False  # from the last coefficient to the first
 
@@ -86,6 +88,7 @@ class Posterior(NamedTuple):
         theta: draws of (sigma, the weight of 0, the standard deviation of the others).
         acceptance: the part of proposals that were accepted; 1 for exact conditionals.
         sweeps, seconds: of each chain, and of the whole.
+        factors: columns that are the levels of a category; effects are relative to the first.
     """
 
     variances: np.ndarray
@@ -104,6 +107,7 @@ class Posterior(NamedTuple):
     acceptance: float
     sweeps: int
     seconds: float
+    factors: tuple[tuple[int, ...], ...]
 
     @property
     def prior_sd(self) -> float:
@@ -172,6 +176,7 @@ def sample(
         acceptance=found.acceptance,
         sweeps=done,
         seconds=time.perf_counter() - began,
+        factors=found.factors,
     )
 
 
@@ -188,6 +193,36 @@ class Round(NamedTuple):
     error: float
     theta_rhat: float
     acceptance: float
+    factors: tuple[tuple[int, ...], ...]
+
+
+def _relative(
+    factors: Factors, kept: np.ndarray, mean: np.ndarray, slab: np.ndarray, levels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
+    """Draws, means, probabilities of not being 0 and intercepts relative to reference levels.
+
+    Also the columns of each factor, the reference first. The last axis of `kept`, `mean` and `slab`
+    are coefficients, output after output; that of `levels` are outputs.
+    """
+    if not len(factors.members):
+        return kept, mean, slab, levels, ()
+    outputs = levels.shape[-1]
+    shape = (outputs, -1)
+    places = references(factors, slab.reshape(shape))
+    moved, gained = relative(factors, places, kept.reshape(*kept.shape[:-1], *shape))
+    kept = moved.reshape(kept.shape)
+    mean = relative(factors, places, mean.reshape(shape))[0].ravel()
+    members = (np.arange(outputs)[:, None] * moved.shape[-1] + factors.members).ravel()
+    slab = slab.copy()
+    slab[members] = np.mean(kept[..., members] != 0, axis=(0, 1))
+    columns = [
+        (
+            int(factors.members[place]),
+            *np.delete(factors.members[part], place - part.start).tolist(),
+        )
+        for part, place in zip(factors.groups(), places, strict=True)
+    ]
+    return kept, mean, slab, levels + gained, tuple(columns)
 
 
 def _round(
@@ -222,6 +257,10 @@ def _round(
     for group in equal:
         kept[..., group] = rng.permuted(kept[..., group], axis=-1)
         mean[group], slab[group] = mean[group].mean(), slab[group].mean()
+    levels = np.stack(
+        [np.concatenate([tally.levels.T for tally in both]) for both in zip(*halves, strict=True)]
+    )
+    kept, mean, slab, levels, factors = _relative(chains[0].factors, kept, mean, slab, levels)
     watched = {-1: scores[..., 0]} if linear else {}
     largest = np.argsort(-np.abs(mean))[:20]
     watched |= {int(j): kept[..., j].astype(np.float64) for j in largest}
@@ -231,18 +270,19 @@ def _round(
     theta[:, 0] = np.sqrt(theta[:, 0])
     effects = theta * [1, -1, 1] + [0, 1, 0]  # of zeros, the weight of the others
     logs = np.log(np.maximum(effects, 1e-300)).reshape(len(chains), -1, 3)
-    proposals = 0.0 if linear else scores[..., 1].sum()
+    proposals = 0.0 if linear else float(scores[..., 1].sum())
     return Round(
         mean=mean,
         slab=slab,
         draws=kept.reshape(kept.shape[0] * kept.shape[1], size),
-        levels=np.concatenate([tally.levels.T for tally in every]),
+        levels=levels.reshape(-1, levels.shape[-1]),
+        factors=factors,
         theta=theta,
         rhat=reductions.get(worst, 1.0),
         worst=worst,
         error=monte_carlo_error(parts, chains[0].square),
         theta_rhat=max(scale_reduction(logs[..., k]) for k in range(3)),
-        acceptance=float(scores[..., 0].sum() / proposals) if proposals else 1.0,
+        acceptance=float(scores[..., 0].sum()) / proposals if proposals else 1.0,
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipla.regression._factors import Factors, propose
 from pipla.regression._mixture import (
     choose,
     draw,
@@ -52,6 +53,7 @@ class Responses(NamedTuple):
         root: the direction of the intercept, of norm 1; only read for compressed columns.
         rows: the degrees of freedom: observations, less 1 for an intercept.
         gram: see above.
+        factors: columns that are the levels of a category.
     """
 
     columns: Columns
@@ -60,6 +62,7 @@ class Responses(NamedTuple):
     root: np.ndarray
     rows: float
     gram: bool
+    factors: Factors
 
 
 @compiled
@@ -146,6 +149,37 @@ def exchange(
 
 
 @compiled
+def change_levels(
+    data: Responses,
+    b: np.ndarray,
+    r: np.ndarray,
+    level: np.ndarray,
+    noise: float,
+    prior: Prior,
+    w: np.ndarray,
+    rng: Any,
+) -> None:
+    """Draw all effects of each factor together, and the intercept with them (see `_factors`)."""
+    of = data.factors
+    for factor in range(of.starts.size - 1):
+        part = slice(of.starts[factor], of.starts[factor + 1])
+        members, totals, s = of.members[part], of.totals[part], of.scales[part]
+        u, new = np.empty(members.size), np.empty(members.size)
+        centre = 0.0
+        for i in range(members.size):
+            effect = b[members[i]] / s[i]
+            centre += effect * totals[i] / np.sum(totals)
+            u[i] = effect + s[i] * correlation(data, r, level, members[i]) / totals[i]
+        # With centred responses, the intercept given all coefficients is normal around 0.
+        alpha = math.sqrt(noise / np.sum(totals)) * rng.standard_normal() - centre
+        _, gain = propose(alpha, u - centre, totals / noise, s, prior, w, new, rng)
+        if math.log(rng.random()) < gain:
+            for i in range(members.size):
+                if new[i] != b[members[i]]:
+                    change(data, b, r, level, members[i], new[i])
+
+
+@compiled
 def linear_sweeps(
     data: Responses,
     b: np.ndarray,
@@ -180,6 +214,7 @@ def linear_sweeps(
             level[0] += data.root[i] * r[i]
     for t in range(rates.size):
         exchange(data, b, r, level, noise[0], places, prior, w, rng)
+        change_levels(data, b, r, level, noise[0], prior, w, rng)
         tally.labels[:] = 0.0
         of_table = -1.0
         for place in range(b.size):

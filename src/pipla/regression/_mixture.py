@@ -166,12 +166,13 @@ def draw_weights(prior: Prior, rng: Any, tally: Tally) -> None:
 @compiled
 def record_theta(prior: Prior, noise: float, t: int, tally: Tally) -> None:
     """Note the noise, the weight of 0 and the standard deviation of the others."""
-    second = 0.0
+    others = second = 0.0
     for k in range(1, prior.weights.size):
+        others += prior.weights[k]  # added up: 1 less the weight of 0 is rounding where that is 1
         second += prior.weights[k] * prior.variances[k]
     tally.theta[t, 0] = noise
     tally.theta[t, 1] = prior.weights[0]
-    tally.theta[t, 2] = math.sqrt(second / max(1.0 - prior.weights[0], 1e-300))
+    tally.theta[t, 2] = math.sqrt(second / others)
 
 
 @compiled

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pipla.regression._factors import Factors
 from pipla.regression._kernels import glm_sweeps
 from pipla.regression._mixture import draw_weights, record_theta
 from pipla.regression._state import Columns, Prior, Tally
@@ -20,6 +21,7 @@ from pipla.regression._vector_math import compiled
 @compiled
 def multinomial_sweeps(
     columns: Columns,
+    factors: Factors,
     targets: np.ndarray,
     weights: np.ndarray,
     z: np.ndarray,
@@ -42,8 +44,8 @@ def multinomial_sweeps(
         z, b, level: predictors, coefficients (classes, features) and intercepts (classes, 1).
         tally: its draws are of all coefficients, class after class; its levels are not used.
         levels: the intercepts of the draws; (classes, draws).
-        columns, weights, level_variance, backwards, visits, prior, rates, thin, rng: as for
-            `glm_sweeps`.
+        columns, factors, weights, level_variance, backwards, visits, prior, rates, thin, rng: as
+            for `glm_sweeps`.
     """
     classes, features = b.shape
     n = weights.size
@@ -79,6 +81,7 @@ def multinomial_sweeps(
             )
             glm_sweeps(
                 columns,
+                factors,
                 targets[c],
                 weights,
                 eta,

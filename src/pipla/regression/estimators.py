@@ -9,7 +9,13 @@ import numpy as np
 from pipla._extras import extra
 from pipla._intervals import mixture_quantile, tails_of
 from pipla.regression._base import SparseRegression, with_callbacks
-from pipla.regression._doubts import DRAWS, dispersion_doubt, tails_doubt
+from pipla.regression._doubts import (
+    DRAWS,
+    constant_doubt,
+    dispersion_doubt,
+    family_doubt,
+    tails_doubt,
+)
 
 with extra("sklearn", "a scikit-learn estimator"):
     from scipy.special import expit, log_softmax
@@ -48,11 +54,14 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
     Attributes:
         coef_, intercept_: posterior means.
         coef_interval_: 5 % and 95 % quantiles of each coefficient.
-        inclusion_: the posterior probability of an effect, for each coefficient.
+        inclusion_: the posterior probability that each coefficient exceeds the threshold in size.
+            With `"learned"` that is an effect; under the other priors no coefficient is 0, and one
+            that is 0 up to a standard error has .62.
         noise_: the learned standard deviation of the noise.
-        theta_, theta_interval_: what was learned, by name, and 95 % intervals: `zeros` (the weight
-            of 0 in the prior), `scale` (the standard deviation of the effects that are not 0, for
-            standardised features; with other priors the scale parameter c), `noise`.
+        theta_, theta_interval_: what was learned, by name, posterior medians and 90 % intervals:
+            `zeros` (the weight of 0 in the prior), `scale` (the standard deviation of the effects
+            that are not 0, for standardised features; with other priors the scale parameter c),
+            `noise`.
         fit_: the draws and how they were made; a `pipla.Fit` unless the prior is `"learned"`.
         warnings_: what speaks against the answer, one sentence each.
         n_iter_: the sweeps, or steps, of each chain.
@@ -70,6 +79,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         >>> bool(low[0] < 2 < high[0])
         True
     """
+
+    _unit = "units of y"
 
     def __init__(
         self,
@@ -108,7 +119,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         self.intercept_ = float(self._answer_.level[0])
         self.noise_ = self._answer_.noise
         predicted = self._over_draws(X, lambda z: z[..., 0], DRAWS)
-        self._doubt(tails_doubt(y, predicted, weights))
+        unlike = tails_doubt(y, predicted, weights)
+        self._doubt(X, y, constant_doubt(y), family_doubt(y), unlike)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -121,9 +133,14 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         tails = tails_of(level)
 
         def quantiles(z: np.ndarray) -> np.ndarray:
+            if self.noise_ == 0:  # of a constant response
+                return np.quantile(z[..., 0], tails, axis=0)
             return np.stack([mixture_quantile(z[..., 0], self.noise_, tail) for tail in tails])
 
         return self._over_draws(self._features(X), quantiles)
+
+    def _responses(self, X: Any, z: np.ndarray, rng: Any) -> np.ndarray:
+        return z[..., 0] + self.noise_ * rng.standard_normal(z.shape[:2])
 
 
 class SparseLogisticRegression(ClassifierMixin, SparseRegression):
@@ -136,9 +153,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
 
     Probabilities are averages over the posterior. Where a plane separates two classes, that is too
     cautious, and the mode under a normal prior with the learned variance may do better: both
-    predictions are mixed then, with the weights that predict best when observations are left out
-    (stacking; nothing is fitted twice). Coefficients and their intervals are those of the
-    posterior.
+    predictions are mixed then, with the weights that predict best when each fifth of the labels is
+    left out in turn (stacking). Coefficients and their intervals are those of the posterior.
 
     Arguments:
         prior, groups, l1_ratio, fit_intercept, standardise, threshold, warm_start, random_state:
@@ -163,6 +179,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         >>> bool(model.score(X[1::2], y[1::2]) > 0.95)
         True
     """
+
+    _unit = "log-odds"
 
     def __init__(
         self,
@@ -204,7 +222,17 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         self.coef_ = self._answer_.mean
         self.intercept_ = self._answer_.level
         self.stacking_ = 1.0 if self._answer_.mode is None else self._answer_.mode.share
+        self._doubt(X, y)
         return self
+
+    def _meaning(self) -> str:
+        classes = self.classes_.tolist()
+        if len(classes) == 2:
+            return f"log-odds of {classes[1]!r} against {classes[0]!r}"
+        return (
+            "for each class, the logarithm of its probability up to a term that all classes share "
+            "(the difference of two classes is the log-odds of one against the other)"
+        )
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
@@ -242,6 +270,11 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         X = self._features(X)
         return self._mixed(X, self._over_draws(X, quantiles).transpose(0, 2, 1))
 
+    def _responses(self, X: Any, z: np.ndarray, rng: Any) -> np.ndarray:
+        reached = np.cumsum(self._mixed(X, _probabilities(z)), axis=-1)
+        places = np.sum(rng.random_sample((*z.shape[:2], 1)) > reached, axis=-1)
+        return self.classes_[np.minimum(places, len(self.classes_) - 1)]
+
 
 class SparsePoissonRegression(RegressorMixin, SparseRegression):
     r"""Poisson regression with a logarithmic link, whose sparse prior is learned from the data.
@@ -261,6 +294,8 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         >>> bool(abs(model.coef_[0] - 1) < 0.1 and abs(model.intercept_ - 1) < 0.1)
         True
     """
+
+    _unit = "logarithms of the rate"
 
     def __init__(
         self,
@@ -297,7 +332,7 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         self.coef_ = self._answer_.mean[0]
         self.intercept_ = float(self._answer_.level[0])
         rates = np.exp(np.minimum(X @ self.coef_ + self.intercept_, 700.0))
-        self._doubt(dispersion_doubt(y, rates, weights))
+        self._doubt(X, y, constant_doubt(y), dispersion_doubt(y, rates, weights))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -315,6 +350,9 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
             return np.quantile(counts, tails, axis=0, method="inverted_cdf")
 
         return self._over_draws(self._features(X), quantiles)
+
+    def _responses(self, X: Any, z: np.ndarray, rng: Any) -> np.ndarray:
+        return rng.poisson(np.minimum(_rates(z), 1e18))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The fraction of Poisson deviance that is explained, as in scikit-learn's regressor."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,20 @@ from pipla._extras import extra
 
 #: Draws by the name of the variable.
 Variables = dict[str, Float[np.ndarray, "chain draw ..."]]
+
+
+class Draws(NamedTuple):
+    """Draws of some variables with the names of their axes.
+
+    Attributes:
+        variables: by name; their first two axes are chains and draws.
+        dims: the names of the other axes of a variable, where they have names.
+        coords: what the places along such an axis are called.
+    """
+
+    variables: Variables
+    dims: dict[str, list[str]] = {}  # noqa: RUF012, which is never changed
+    coords: dict[str, list[str]] = {}  # noqa: RUF012
 
 
 def variables(name: str, tree: PyTree) -> Variables:
@@ -30,12 +44,17 @@ def variables(name: str, tree: PyTree) -> Variables:
     }
 
 
-def inference_data(groups: Mapping[str, Variables]) -> Any:
+def inference_data(groups: Mapping[str, Variables | Draws]) -> Any:
     """What ArviZ plots and summarises: a `DataTree` for ArviZ 1, an `InferenceData` before.
 
     Arguments:
         groups: draws by group and by variable.
     """
+    given = {
+        name: group if isinstance(group, Draws) else Draws(group) for name, group in groups.items()
+    }
+    dims = {name: axes for group in given.values() for name, axes in group.dims.items()}
+    coords = {name: ticks for group in given.values() for name, ticks in group.coords.items()}
     with extra("arviz", "to_arviz"):
         if _has_old_arviz():
             import arviz
@@ -45,8 +64,12 @@ def inference_data(groups: Mapping[str, Variables]) -> Any:
         # The old one does not know the group "theta", and both expect more draws than chains.
         warnings.simplefilter("ignore", UserWarning)
         if not _has_old_arviz():
-            return arviz_base.from_dict(groups, check_conventions=False)
-        data = {name: arviz.dict_to_dataset(group) for name, group in groups.items()}
+            draws = {name: group.variables for name, group in given.items()}
+            return arviz_base.from_dict(draws, dims=dims, coords=coords, check_conventions=False)
+        data = {
+            name: arviz.dict_to_dataset(group.variables, dims=group.dims, coords=group.coords)
+            for name, group in given.items()
+        }
         return arviz.InferenceData(**data)
 
 

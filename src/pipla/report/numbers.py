@@ -81,9 +81,11 @@ def interval(low: float, high: float) -> str:
     return f"[{low:.3g}, {high:.3g}]"
 
 
-def more(shown: int, total: int) -> list[str]:
-    """A line that says how many numbers a table leaves out; none if it shows all."""
-    return [f"… {total - shown} more of {total}"] if shown < total else []
+def more(shown: int, total: int, how: str = "") -> list[str]:
+    """A line that says how many numbers a table leaves out, and how to see them, if any."""
+    if shown >= total:
+        return []
+    return [f"… {total - shown} more of {total}" + (f"; {how}" if how else "")]
 
 
 def paragraph(text: str) -> list[str]:

@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+#: The pixels of a screen for an inch of a figure, at least: text of 8 points has 8 pixels then.
+SHRUNK = 72
+#: The widest figure that is not made smaller, in pixels: that of a page on a large screen.
+LARGEST = 1024
+
 
 class Cell(NamedTuple):
     """A table cell whose text differs from the number that it is sorted by.
@@ -46,9 +51,10 @@ class Table:
             "<tr>" + "".join(f"<td{_sort_key(v)}>{_text(v)}</td>" for v in row) + "</tr>"
             for row in self.rows
         )
-        caption = f"<caption>{_text(self.caption)}</caption>" if self.caption else ""
+        # Not a <caption>: it would scroll away with the table on a narrow screen.
+        caption = f"<p class='caption'>{_text(self.caption)}</p>" if self.caption else ""
         return (
-            f"<div class='wide'><table>{caption}<thead><tr>{head}</tr></thead>"
+            f"{caption}<div class='wide'><table><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table></div>"
         )
 
@@ -58,6 +64,18 @@ class Table:
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
         return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
+def sortable(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> Table:
+    """A table of text whose first column holds names; what is a number can be sorted by."""
+
+    def cell(text: str) -> Cell | str:
+        try:
+            return Cell(text, float(text))
+        except ValueError:  # names and intervals
+            return text
+
+    return Table(head, [[row[0], *map(cell, row[1:])] for row in rows], caption)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +99,11 @@ class Figure:
         """The figure, embedded as base64."""
         data = base64.b64encode(self.png()).decode()
         alt = html.escape(self.caption, quote=True)
+        # It scrolls rather than shrink until nobody can read its text.
+        least = f"min-width:min({SHRUNK * self.figure.get_figwidth():.0f}px,{LARGEST}px)"
         return (
-            f"<figure><img alt='{alt}' src='data:image/png;base64,{data}'>"
+            f"<figure><div class='wide'><img alt='{alt}' src='data:image/png;base64,{data}' "
+            f"style='{least}'></div>"
             f"<figcaption>{_text(self.caption)}</figcaption></figure>"
         )
 
@@ -156,7 +177,7 @@ body{font:16px/1.55 system-ui,sans-serif;color:#1c2430;
 h1{font-size:1.6rem;margin-bottom:.3rem}h2{font-size:1.15rem;margin-top:2.2rem}
 .lead{color:#4a5568;margin-top:0}.wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.84rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:#4a5568;padding-bottom:.4rem}
+.caption{font-size:.84rem;color:#4a5568;margin-bottom:.4rem}
 th,td{padding:.3rem .5rem;border-bottom:1px solid #e2e8f0;text-align:left}
 td{white-space:nowrap}td:first-child{white-space:normal;min-width:11rem}
 th{cursor:pointer;border-bottom:2px solid #94a3b8;vertical-align:bottom}
@@ -165,6 +186,7 @@ th:hover,th:focus{background:#f1f5f9}
 th[data-dir=up]::after{content:" ▲"}th[data-dir=down]::after{content:" ▼"}
 figure{margin:1.2rem 0}img{max-width:100%}figcaption{font-size:.88rem;color:#4a5568}
 pre{background:#f1f5f9;padding:.7rem;overflow-x:auto;font-size:.85rem}
+@media(max-width:600px){td:first-child{min-width:5rem}th,td{padding:.3rem .35rem}}
 """
 
 _SORT = """

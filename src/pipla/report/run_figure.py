@@ -39,7 +39,7 @@ class Series(NamedTuple):
         estimate: the estimate.
         correlation: the autocorrelation of the last trace after burn-in, at the lags 0, 1, ….
         effective_size: the number of independent values that this trace is worth.
-        interval: the ends of a 95 % interval, where there is one.
+        interval: the ends of an interval, where there is one, and its name.
         step_sizes: what the step size does to the estimate, where that is known.
     """
 
@@ -50,6 +50,7 @@ class Series(NamedTuple):
     correlation: Float[np.ndarray, " lags"]
     effective_size: float
     interval: tuple[float, float] | None = None
+    interval_name: str = "90 % interval"
     step_sizes: StepSizes | None = None
 
 
@@ -103,7 +104,7 @@ def _draw_traces(axis: Any, series: Series) -> None:
     length = max(map(len, series.traces.values()))
     axis.axvspan(0, series.burn_in, color=GREY, alpha=0.25, lw=0, label="burn-in")
     if series.interval is not None and np.all(np.isfinite(series.interval)):
-        span, label = [series.burn_in, length], "95 % interval"
+        span, label = [series.burn_in, length], series.interval_name
         axis.fill_between(span, *series.interval, color=BLUE, alpha=0.15, lw=0, label=label)
     line = {"color": "black", "lw": 1.0, "ls": (0, (5, 3)), "label": "estimate"}
     axis.hlines(series.estimate, series.burn_in, length, **line)

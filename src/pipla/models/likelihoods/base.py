@@ -14,7 +14,7 @@ from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PyTree
 
 from pipla import _trees
-from pipla._trees import Path
+from pipla._trees import Address, Path
 from pipla.operators.eigenbasis import Eigenbasis
 
 Scalar = Float[Array, ""]
@@ -31,6 +31,14 @@ class Likelihood(eqx.Module):
     @abc.abstractmethod
     def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
         """The potential $g_1(\\theta, x)$."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether $g_1$ is known to be bounded below, as minus a log likelihood is.
+
+        What is not known is looked at before a fit. A subclass may write `bounded = True`.
+        """
+        return False
 
     def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
         """Whether the value depends on theta."""
@@ -74,6 +82,10 @@ class Likelihood(eqx.Module):
 
     def sets_theta(self) -> Path | None:
         """The path of the part of theta that is this likelihood's own, such as a noise level."""
+        return None
+
+    def at_theta(self, address: Address) -> Likelihood | None:
+        """This likelihood with its own part of theta, which was the whole, at an address."""
         return None
 
     def parameters(self, theta: PyTree) -> dict[str, Array]:

@@ -100,15 +100,18 @@ class Factors(Likelihood):
         r"""The rows given the columns, then the columns given these rows.
 
         Row $i$ has the precision $\Lambda = D_i^\top D_i/\sigma^2 + \operatorname{diag}(\tau^{-2})$
-        with $D_i$ the rows $(v_j, 1)$ of the columns seen in it, and the mean
-        $\Lambda^{-1} D_i^\top (y_i - \mu - b)/\sigma^2$. One pass over the observations adds up all
-        the matrices.
+        with $D_i$ the rows $(v_j, 1)$ of the columns seen in it, and the mean $\Lambda^{-1} p$ with
+        $p = D_i^\top (y_i - \mu - b)/\sigma^2$. With $\Lambda = R R^\top$ its draw is
+        $R^{-\top}(R^{-1} p + \xi)$. One pass over the observations adds up all the matrices.
         """
-        x = {**x, "rows": self._side(theta, x, "rows", noise["rows"])}
-        return {**x, "columns": self._side(theta, x, "columns", noise["columns"])}
+        for side in ("rows", "columns"):
+            pull, root = self.conditional(theta, x, side)
+            half = self._solve(root, pull, transposed=False) + noise[side]
+            x = {**x, side: self._solve(root, half, transposed=True)}
+        return x
 
     def conditional(self, theta: PyTree, x: PyTree, side: Side) -> tuple[Array, Array]:
-        """The mean of one side given the other, and the Cholesky factor of its precision."""
+        """The precision times the mean of one side given the other, and its Cholesky factor."""
         design = x["columns" if side == "rows" else "rows"]
         offset = jnp.broadcast_to(theta["mean"], design.shape[:1])
         if self.biases:
@@ -119,8 +122,7 @@ class Factors(Likelihood):
         weight = jnp.exp(-2 * theta["noise"])
         prior = jnp.exp(-2 * self.log_scales(theta, side))
         root = jnp.linalg.cholesky(weight * gram + jnp.diag(prior)[None])
-        mean = jax.scipy.linalg.cho_solve((root, True), weight * pull[..., None])[..., 0]
-        return mean, root
+        return weight * pull, root
 
     def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
         r"""Each scale is the root mean square of what it scales: of $(u_{\cdot k}, v_{\cdot k})$,
@@ -188,12 +190,12 @@ class Factors(Likelihood):
     def parameters(self, theta: PyTree) -> dict[str, Array]:
         return {"noise sd": jnp.exp(theta["noise"])}
 
-    def _side(self, theta: PyTree, x: PyTree, side: Side, noise: Array) -> Array:
-        mean, root = self.conditional(theta, x, side)
-        swing = jax.lax.linalg.triangular_solve(
-            root, noise[..., None], left_side=True, lower=True, transpose_a=True
-        )
-        return mean + swing[..., 0]
+    @staticmethod
+    def _solve(root: Array, right: Array, *, transposed: bool) -> Array:
+        """The solutions of lower triangular systems, or of their transposes."""
+        return jax.lax.linalg.triangular_solve(
+            root, right[..., None], left_side=True, lower=True, transpose_a=transposed
+        )[..., 0]
 
     def _residual(self, theta: PyTree, x: PyTree) -> PyTree:
         """The entries without noise, minus the observations, arranged as these are."""

@@ -2,7 +2,7 @@ r"""Gaussian observations of a linear map, and what can be done with them exactl
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -13,29 +13,45 @@ from jaxtyping import Array, PyTree
 from pipla import _checks, _trees
 from pipla._trees import Address, Path
 from pipla.models.likelihoods.base import Likelihood, Scalar
+from pipla.operators.adjoint import check_adjoint
 from pipla.operators.eigenbasis import Eigenbasis, mean_decay
 from pipla.operators.linear import Dense, Operator, require_operator
+from pipla.operators.polynomials import applied, largest_eigenvalue
+from pipla.operators.sparse import Sparse, is_sparse
 from pipla.prox._arguments import check_address
 
 
 class Gaussian(Likelihood):
     r"""$g_1(\theta, x) = |Hx - y|^2 / (2\sigma^2)$, and with a learned noise $+\, m \log\sigma$.
 
-    Gaussian observations of a linear map, $y = Hx + \sigma n$:
-    `Model(Gaussian(blur, image, 1.4), TVStrength())`. Where the operator has an eigenbasis, the
-    flow of the likelihood alone is exact (`flow`).
+    Gaussian observations of a linear map, $y = Hx + \sigma n$: `Gaussian(features, y)` is linear
+    regression, `Gaussian(blur, image, 1.4)` an image that was blurred. The flow of the likelihood
+    alone is exact (`flow`): in the eigenbasis of the operator where it has one, and elsewhere by
+    polynomials of $H^\top H$, to a percent of a standard deviation per step.
 
     $m$ is the number of observations. Where a `Mask` ends the operator and is 0, an observation is
     missing: it is not counted and its value, which may be NaN, is ignored.
 
     Arguments:
-        operator: $H$; see `pipla.operators`.
+        operator: $H$: a matrix of numbers or a sparse one, with a row per observation and a column
+            per element of x, or one of `pipla.operators`.
         observations: $y$.
         noise: $\sigma$, the standard deviation; `None` learns it: theta then holds $\log\sigma$. An
             array that broadcasts to the observations gives each its own, for operators that have
             a matrix or act on elements (`Identity`, `Mask`, `Select`, `Dense`, `Sparse`).
-        theta: which part of theta is $\log\sigma$ (all of it by default); only for learned noise.
+        theta: which part of theta is $\log\sigma$; only for learned noise. By default it is all of
+            theta, or beside a term that learns theta as well, `theta["noise"]` (see `Model`).
+
+    Example:
+        >>> import numpy as np, pipla
+        >>> features, y = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), np.array([1.0, 2.0, 2.0])
+        >>> model = pipla.Model(pipla.likelihoods.Gaussian(features, y), pipla.prox.LaplaceScale())
+        >>> theta = {"prior": 0.0, "noise": 0.0}  # the log of the noise; pipla.fit can start it
+        >>> model.potential(theta, np.array([1.0, 1.0])).item()
+        2.0
     """
+
+    bounded: ClassVar[bool] = True
 
     # With one noise per observation, operator and observations are divided by it.
     operator: Operator
@@ -44,19 +60,21 @@ class Gaussian(Likelihood):
     count: Array  # of observations that are not missing
     basis: Eigenbasis | None
     backprojected: Array | None  # the coordinates of H'y
+    largest: Array | None  # a bound on the eigenvalues of H'H where there is no basis
     theta: Address | None = eqx.field(static=True)
 
     def __init__(
-        self, operator: Operator, observations: Any, noise: Any, *, theta: Address | None = None
+        self, operator: Any, observations: Any, noise: Any = None, *, theta: Address | None = None
     ) -> None:
-        require_operator("operator", operator)
+        operator = _as_operator(operator)
         _checks.positive("noise", noise)
         check_address("theta", theta)
         float_type = jnp.result_type(float)
         values = _checks.real_array("observations", observations)
         given = observations if isinstance(observations, np.ndarray) else values
         _checks.resolution("observations", given)  # the conversion may have lost the difference
-        check_shapes(operator, values)
+        shape = check_shapes(operator, values)
+        check_adjoint(operator, shape, values.shape)
         seen = operator.seen()
         if seen is not None:
             seen = jnp.broadcast_to(seen, values.shape)
@@ -72,9 +90,11 @@ class Gaussian(Likelihood):
         self.observations = values
         self.theta = theta
         self.basis = operator.eigenbasis()
-        self.backprojected = None
+        self.backprojected = self.largest = None
         if self.basis is not None:
             self.backprojected = self.basis.forward(operator.adjoint(self.observations))
+        else:
+            self.largest = largest_eigenvalue(lambda v: operator.adjoint(operator.apply(v)), shape)
 
     def __call__(self, theta: PyTree, x: Array, data: PyTree = None) -> Scalar:
         scaled = self._residual(x) / self._unit(theta).astype(x.dtype)
@@ -96,6 +116,11 @@ class Gaussian(Likelihood):
     def sets_theta(self) -> Path | None:
         return None if self.noise is not None else _trees.keys_of(self.theta)
 
+    def at_theta(self, address: Address) -> Self | None:
+        if self.noise is not None or self.theta is not None:
+            return None
+        return _trees.put_part(self, "theta", address)
+
     def parameters(self, theta: PyTree) -> dict[str, Array]:
         if self.noise is not None:
             return {}
@@ -108,11 +133,30 @@ class Gaussian(Likelihood):
         $$ F X_h = e^{-ah} F X_0 + \frac{1 - e^{-ah}}{a} \frac{F H^\top y}{\sigma^2}
            + \sqrt{\frac{1 - e^{-2ah}}{2ah}}\; F \sqrt{2h}\,\xi, $$
 
-        where $F\xi$ is replaced by numbers of the same distribution (`Eigenbasis.white`).
+        where $F\xi$ is replaced by numbers of the same distribution (`Eigenbasis.white`). Without a
+        basis, with $A = H^\top H/\sigma^2$ and both functions of it by polynomials,
+
+        $$ X_h = X_0 - \frac{1 - e^{-Ah}}{A} \nabla g_1(X_0)
+           + \sqrt{\frac{1 - e^{-2Ah}}{2Ah}}\; \sqrt{2h}\,\xi. $$
         """
+        weight = time / self._unit(theta).astype(x.dtype) ** 2
         if self.basis is None or self.backprojected is None:
-            return None
-        basis, weight = self.basis, time / self._unit(theta).astype(x.dtype) ** 2
+            if self.largest is None:
+                return None
+            longest = weight * self.largest.astype(x.dtype)
+            functions = (
+                (lambda a: mean_decay(weight * a), longest),
+                (lambda a: jnp.sqrt(mean_decay(2 * weight * a)), jnp.sqrt(2 * longest)),
+            )
+            operator = self.operator
+            drift, pushed = applied(
+                lambda v: operator.adjoint(operator.apply(v)),
+                self.largest,
+                functions,
+                (operator.adjoint(self._residual(x)), noise),
+            )
+            return x - weight * drift + pushed
+        basis = self.basis
         exponent = weight * basis.eigenvalues.astype(x.dtype)
         kept = basis.times(jnp.exp(-exponent), basis.forward(x))
         noisy = basis.times(jnp.sqrt(mean_decay(2 * exponent)), basis.white(noise))
@@ -131,9 +175,10 @@ class Gaussian(Likelihood):
         )
 
     def stiffness(self, theta: PyTree) -> Array | None:
-        if self.basis is None:
-            return None
-        return jnp.max(self.basis.eigenvalues) / self._unit(theta) ** 2
+        largest = self.largest
+        if self.basis is not None:
+            largest = jnp.max(self.basis.eigenvalues)
+        return None if largest is None else largest / self._unit(theta) ** 2
 
     def closed_form(self, theta: PyTree, particles: Array) -> PyTree:
         r"""Theta with the best noise for the particles: $\sigma^2 = \overline{|HX - y|^2}/m$."""
@@ -191,10 +236,44 @@ class Gaussian(Likelihood):
         return self.operator.apply(x) - self.observations.astype(x.dtype)
 
 
+def _as_operator(given: Any) -> Operator:
+    """An operator as it is; a matrix, dense or sparse, as one."""
+    if isinstance(given, Operator):
+        return given
+    if is_sparse(given):
+        return Sparse(given)
+    if isinstance(given, type) or callable(given) or isinstance(given, str) or given is None:
+        require_operator("operator", given)
+    matrix = _checks.real_array("operator", given)
+    if matrix.ndim != 2:
+        raise ValueError(
+            "operator must be one of pipla.operators or a matrix with two axes, (observations, "
+            f"elements of x), got shape {matrix.shape}; for denoising give operators.Identity()."
+        )
+    return Dense(matrix)
+
+
 def check_shapes(operator: Operator, observations: Any) -> tuple[int, ...]:
     """The operator makes observations of this shape, from an x of the shape that is returned."""
-    back = jax.eval_shape(operator.adjoint, observations)
-    made = jax.eval_shape(operator.apply, back)
+    try:
+        back = jax.eval_shape(operator.adjoint, observations)
+        made = jax.eval_shape(operator.apply, back)
+    except jax.errors.TracerArrayConversionError as error:
+        raise TypeError(
+            f"operator: apply or adjoint of {type(operator).__name__} calls NumPy or another "
+            "library, which cannot be compiled; write both with jax.numpy, or give them to "
+            "pipla.operators.FromNumPy(apply, adjoint, shape)."
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"observations of shape {observations.shape} do not fit the operator: its adjoint, or "
+            f"apply after it, says: {str(error).splitlines()[0]}"
+        ) from error
+    if any(jnp.issubdtype(leaf.dtype, jnp.complexfloating) for leaf in (back, made)):
+        raise TypeError(
+            "operator must map real numbers to real numbers, but apply or adjoint returns complex "
+            "ones; stack their real and imaginary parts."
+        )
     if made.shape != observations.shape:
         raise ValueError(
             f"observations have shape {observations.shape}, but the operator makes "

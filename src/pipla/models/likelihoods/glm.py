@@ -6,7 +6,7 @@ of a `Model` or inside a function of your own.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import equinox as eqx
 import jax
@@ -54,6 +54,8 @@ def _even_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[A
 
 class _LinearModel(Likelihood):
     """What these likelihoods share: the data, the linear predictors and the sum over them."""
+
+    bounded: ClassVar[bool] = True
 
     design: Design
     responses: Array  # labels or counts
