@@ -178,7 +178,10 @@ class Gaussian(Likelihood):
         largest = self.largest
         if self.basis is not None:
             largest = jnp.max(self.basis.eigenvalues)
-        return None if largest is None else largest / self._unit(theta) ** 2
+        if largest is None:
+            return None
+        unit = self._unit(theta)
+        return largest.astype(unit.dtype) / unit**2
 
     def closed_form(self, theta: PyTree, particles: Array) -> PyTree:
         r"""Theta with the best noise for the particles: $\sigma^2 = \overline{|HX - y|^2}/m$."""
