@@ -9,7 +9,7 @@ pass, and a wrong noise level at all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -74,16 +74,16 @@ def examine(likelihood: Any, noise: float, particles: Array) -> Residuals:
         groups.append((where, float(spectrum[chosen].mean()), len(chosen)))
     where, worst = _surest(groups)
     finding = None
+    known = isinstance(operator, Identity | Mask)
     if where:
-        known = isinstance(operator, Identity | Mask)
         what, check = ("the noise", "it") if known else ("the blur or the noise", "both")
         finding = (
             f"{what} does not fit: {where}, the observations differ from what the restored image "
             f"predicts by {np.sqrt(worst):.3g} times the stated noise, and should by 1; "
             f"check {check}, for the image and its uncertainty rest on it"
         )
-    elif seen.all():
-        fine = noise_in_details(observed, noise, _made_from_plain_images(operator, particles[0]))
+    elif known and seen.all():
+        fine = noise_in_details(observed, noise)
         if fine is not None:
             finding = (
                 f"the noise does not fit: the finest details of the observations are those of "
@@ -93,20 +93,14 @@ def examine(likelihood: Any, noise: float, particles: Array) -> Residuals:
     return Residuals(total**0.5, (worst if where else total) ** 0.5, finding)
 
 
-def noise_in_details(
-    observed: np.ndarray, stated: float, plain: Sequence[np.ndarray] = ()
-) -> float | None:
+def noise_in_details(observed: np.ndarray, stated: float) -> float | None:
     """The noise that the finest details show, where it is surely more than the stated one.
 
-    A residual cannot tell: an image with more details explains more noise. White noise is as large
-    in the details of blocks of 2 x 2 pixels as in those of 4 x 4; what an image itself has there
-    grows with the blocks, and then nothing is said.
-
-    Arguments:
-        observed: what was observed.
-        stated: the noise's standard deviation, as stated.
-        plain: observations of images without details. Observations that are not images, of a
-            tomograph or a scanner, have details even then, which count as the operator's.
+    For images that were observed as they are: there, a residual cannot tell, for an image with more
+    details explains more noise. A blur lets no details pass, so that noise stays in the residual;
+    what a tomograph or a scanner observes has details of its own. White noise is as large in the
+    details of blocks of 2 x 2 pixels as in those of 4 x 4; what an image itself has there grows
+    with the blocks, and then nothing is said.
     """
     if observed.ndim < 2 or min(observed.shape[:2]) < 8:
         return None
@@ -114,39 +108,19 @@ def noise_in_details(
     # Values on a grid, of a file with 8 bits: their median would be on one, too.
     grid = float(np.diff(levels).min()) if levels.size > 1 else 0.0
     dither = np.random.default_rng(0).uniform(-0.5, 0.5, observed.shape)
-    fine, coarse, count = _details(observed + grid * dither)
-    contrast = float(np.std(observed))
-    own = max((_details(p)[0] * contrast / float(np.std(p) or 1) for p in plain), default=0.0)
-    # The median's own standard error is 1.17 parts of a root of the count; three of them.
-    surely = stated * (1 + LEAST + 3.5 / count**0.5)
-    return fine if fine > np.hypot(surely, own) and coarse < (1 + LEAST) * fine else None
-
-
-def _details(observed: np.ndarray) -> tuple[float, float, int]:
-    """The size of the details of blocks of 2 x 2 and of 4 x 4 pixels; how many of 2 x 2.
-
-    A standard deviation by the median, which edges hardly change (Donoho).
-    """
-    sizes, counts, found = [], [], observed
+    found = observed + grid * dither
+    sizes: list[tuple[float, int]] = []
     for _ in range(2):
         rows, columns = (2 * (size // 2) for size in found.shape[:2])
         block = found[:rows, :columns]
         a, b, c, d = block[::2, ::2], block[::2, 1::2], block[1::2, ::2], block[1::2, 1::2]
-        sizes.append(float(np.median(np.abs(a - b - c + d))) / 2 / NORMAL_MEDIAN)
-        counts.append(a.size)
+        # The standard deviation by the median, which edges hardly change (Donoho).
+        sizes.append((float(np.median(np.abs(a - b - c + d))) / 2 / NORMAL_MEDIAN, a.size))
         found = (a + b + c + d) / 2
-    return sizes[0], sizes[1], counts[0]
-
-
-def _made_from_plain_images(operator: Any, x: Array) -> list[np.ndarray]:
-    """Observations of a smooth image and of one bright pixel."""
-    smooth, pixel = np.ones(x.shape), np.zeros(x.shape)
-    for axis, length in enumerate(x.shape[:2]):
-        along = np.sin(np.pi * (np.arange(length) + 0.5) / length)
-        smooth = smooth * along.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
-    pixel[tuple(length // 2 for length in x.shape[:2])] = 1.0
-    made = (operator.apply(jnp.asarray(image, x.dtype)) for image in (smooth, pixel))
-    return [np.asarray(image, np.float64) for image in made]
+    (fine, count), (coarse, _) = sizes
+    # The median's own standard error is 1.17 parts of a root of the count; three of them.
+    surely = stated * (1 + LEAST + 3.5 / count**0.5)
+    return fine if fine > surely and coarse < (1 + LEAST) * fine else None
 
 
 def _surest(groups: list[tuple[str, float, int]]) -> tuple[str, float]:
