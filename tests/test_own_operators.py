@@ -76,7 +76,7 @@ def projections():
 
 def own(name):
     if name == "partial Fourier":
-        kept = np.random.default_rng(1).random((33, 17)) < 0.6
+        kept = np.random.default_rng(1).random((33, 17)) < 0.3
         kept[:4, :4] = True
         return PartialFourier(np.nonzero(kept)), 3.0
     if name == "blur by FFT":
@@ -102,8 +102,12 @@ def test_an_operator_of_ones_own_restores_as_its_exact_form_does(name):
     operator, noise = own(name)
     clean = np.asarray(operator.apply(jnp.asarray(PHANTOM)))
     observed = clean + noise * np.random.default_rng(0).standard_normal(clean.shape)
-    found = pipla.restore(operator, observed, noise)
-    exact = pipla.restore(Dense(matrix_of(operator), SHAPE), observed.ravel(), noise)
+    # With 70 % of the frequencies missing, the sd after the default 300 steps differs by 8 % between
+    # seeds of the same form, and by 3 % after 1200.
+    steps = 1200 if name == "partial Fourier" else 300
+    found = pipla.restore(operator, observed, noise, num_steps=steps)
+    matrix = Dense(matrix_of(operator), SHAPE)
+    exact = pipla.restore(matrix, observed.ravel(), noise, num_steps=steps)
     assert rms(found.mean) == pytest.approx(rms(exact.mean), rel=0.05)
     assert rms(found.map) == pytest.approx(rms(exact.map), rel=0.05)
     assert found.strength == pytest.approx(exact.strength, rel=0.05)
