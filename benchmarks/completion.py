@@ -108,7 +108,7 @@ def compare(case: Case, seed: int) -> list[float]:
     print(
         f"{case}; seed {seed}: NMSE missing {ours:6.2f} %, SoftImpute-CV {theirs:6.2f} %, ratio "
         f"{ours / theirs:.2f}; 90 % intervals hold {covered:.3f}; noise {found.noise:.3f}; rank "
-        f"{found.rank}; {found.seconds:.1f} s {' '.join(found.warnings)}",
+        f"{found.rank}; {found.seconds:.1f} s {' '.join(map(str, found.findings))}",
         flush=True,
     )
     return [ours / theirs, covered, found.noise, found.rank]
@@ -142,7 +142,7 @@ def noise() -> None:
         errors.append([found.noise / actual - 1, maximiser / actual - 1])
         print(
             f"{RANK5[0]}; seed {seed}: noise {found.noise:.3f}, of the data {actual:.3f}, maximum "
-            f"of the marginal likelihood {maximiser:.3f}; rank {found.rank}; {found.warnings}",
+            f"of the marginal likelihood {maximiser:.3f}; rank {found.rank}; {found.findings}",
             flush=True,
         )
     rms = np.sqrt(np.mean(np.square(errors), axis=0))
@@ -182,7 +182,7 @@ def ratings(size: tuple[int, int] | None, splits: Sequence[int]) -> None:
             f"{matrix.observed.shape} split {split}: RMSE {_rmse(predicted, test):.4f}, 90 % "
             f"intervals hold {covered:.3f}, noise {found.noise:.3f}, rank {found.rank}, "
             f"{found.seconds:.0f} s ({used:.0f} of CPU), peak memory {_peak():.2f} GB so far; "
-            f"warnings: {found.warnings}"
+            f"warnings: {found.findings}"
         ]
         for name, method in (
             ("biased mean", methods.biased_mean),

@@ -77,7 +77,7 @@ def report(kind: Callable[[np.random.Generator], Table], seed: int) -> None:
         f"{kind.__name__}, seed {seed}: error {errors[0]:.3f} (means of columns {errors[1]:.3f}); "
         f"90 % intervals hold {np.nanmean(inside):.3f} ({columns.min():.2f} to "
         f"{columns.max():.2f}); noise {found.noise:.3g}, rank {found.rank}; said: "
-        f"{'; '.join(found.warnings) or 'nothing'}",
+        f"{'; '.join(map(str, found.findings)) or 'nothing'}",
         flush=True,
     )
 

@@ -99,7 +99,7 @@ def report(problem: Problem, start: Any, true: Found | None) -> None:
             f"times {numbers(ratio)}; means {np.max(np.abs(means)):.3f}, sds "
             f"{np.max(np.abs(sds)):.3f}"
         )
-    verdict = "converged" if fit.converged else "; ".join(fit.warnings)
+    verdict = "converged" if fit.converged else "; ".join(map(str, fit.findings))
     chosen, spent = "; ".join(fit.reasons[1:]), time.process_time() - begun
     print(f"{line}; {fit.num_steps} steps, {spent:.0f} s of CPU; {verdict}; {chosen}", flush=True)
 

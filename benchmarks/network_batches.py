@@ -22,7 +22,8 @@ import numpy as np
 
 import pipla
 from pipla import networks
-from pipla.networks._settling import log_sizes, r_hat
+from pipla.diagnostics import rhat
+from pipla.networks._settling import log_sizes
 
 SIZES = (None, 50, 16, 4)
 
@@ -45,7 +46,7 @@ def main() -> None:
                 for name, alpha in trained.scales.items()
             )
             apart = " ".join(
-                f"{r_hat(log_sizes(weights).reshape(-1, trained.num_particles))[0]:5.2f}"
+                f"{rhat(log_sizes(weights).reshape(-1, trained.num_particles), 'split'):5.2f}"
                 for weights in trained.particles.values()
             )
             found = np.log(trained.predict(new)).ravel()

@@ -82,7 +82,7 @@ def main(kinds: list[str]) -> None:
     for kind in kinds:
         for name, truth, model, x in globals()[kind]():
             fit = pipla.fit(model, theta=THETA, x=x, max_steps=4000)
-            words = [text for text in fit.warnings if "noise" in text] or ["no warning"]
+            words = [text for text in map(str, fit.findings) if "noise" in text] or ["no warning"]
             print(
                 f"{kind}, {name}: noise {np.exp(fit.theta['noise']):.3f} (true {truth}, off by "
                 f"{(fit.theta['noise'] - np.log(truth)) / fit.theta_stderr['noise']:.1f} standard "

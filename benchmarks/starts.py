@@ -61,7 +61,7 @@ def main(names: list[str]) -> None:
                 answer.theta_stderr,
             )
             worst = max(float(np.max(np.abs(leaf))) for leaf in jax.tree.leaves(errors))
-            verdict = "converged" if fit.converged else "; ".join(fit.warnings)
+            verdict = "converged" if fit.converged else "; ".join(map(str, fit.findings))
             print(
                 f"{name:28s} from {label:18s}: off by {worst:.3f} standard errors after "
                 f"{fit.num_steps} steps; {verdict}",

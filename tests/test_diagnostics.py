@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.engine.diagnostics import still_moving
+from pipla.diagnostics import still_moving
 from pipla.problems import toy
 
 pytestmark = pytest.mark.slow
@@ -66,11 +66,11 @@ def test_an_x_that_is_decided_by_rounding_is_said_to_be():
     options = {"theta": 1e17, "particles": far, "key": jax.random.key(0)}
     result = pipla.run(model, pipla.PIPGLA(0.1), num_steps=100, **options)
     assert result.status is pipla.Status.UNRELIABLE
-    assert "x is decided by rounding: near 1e+17" in result.message
+    assert "x is decided by rounding; near 1e+17" in result.message
     del options["key"]
     fit = pipla.fit(model, max_steps=400, **options)
     assert not fit.converged
-    assert "decided by rounding" in fit.warnings[0]
+    assert "decided by rounding" in str(fit.findings[0])
 
 
 def test_a_leaf_of_x_without_elements_is_not_judged():

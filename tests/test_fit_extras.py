@@ -19,8 +19,8 @@ import pytest
 
 import pipla
 from pipla._extras import MissingExtraError
+from pipla.diagnostics import autocorrelation
 from pipla.engine import packing
-from pipla.engine.diagnostics import autocorrelation
 from pipla.engine.result import OtherModelWarning
 from pipla.engine.storage import DamagedResultError
 from pipla.fitting import page as page_of_fit

@@ -148,7 +148,7 @@ def test_early_stop_waits_until_theta_has_settled():
     assert 400 <= result.num_steps < 20_000
     assert "Monte-Carlo error" in result.message
     tail = result.theta_trace[result.num_steps // 2 :]
-    assert pipla.engine.diagnostics.monte_carlo_error(tail) <= 0.05
+    assert pipla.diagnostics.monte_carlo_error(tail) <= 0.05
     far = run(1000, callbacks=[hooks.EarlyStop(10.0)], algorithm=pipla.PIPGLA(1e-4), theta=50.0)
     assert far.num_steps == 1000  # a large tolerance does not stop a transient
     assert far.status is pipla.Status.UNRELIABLE

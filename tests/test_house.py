@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import pipla
 from pipla.cli import app as cli
 from pipla.cli import demo
+from pipla.diagnostics import Finding
 from pipla.problems import logistic, toy
 from pipla.report.page import Section, Table, Text, write_page
 
@@ -255,7 +256,9 @@ def test_the_demo_prints_a_table_and_where_the_page_is(page):
 
 
 def test_what_the_demo_warns_of_has_the_name_of_its_row():
-    row = demo.Row(toy(), "PIPGLA", 0.0, 0.1, None, *[np.zeros(1)] * 3, 0.0, ("theta moves",))
+    row = demo.Row(
+        toy(), "PIPGLA", 0.0, 0.1, None, *[np.zeros(1)] * 3, 0.0, (Finding("theta", "theta moves"),)
+    )
     assert row.doubts == ["toy, PIPGLA: theta moves."]
     assert "named above" in demo._conclusion(row.doubts)
     assert "can be compared" in demo._conclusion([])

@@ -22,7 +22,7 @@ import pipla
 from pipla.cli import app as cli
 from pipla.cli import images
 from pipla.cli._alive import sign_of_life
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 
 # The photograph is not blurred, and `deblur` says so.
 pytestmark = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import convolve
 
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.imaging import (
     BoundaryWarning,
     IdentifiabilityWarning,

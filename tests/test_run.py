@@ -11,8 +11,8 @@ import optax
 import pytest
 
 import pipla
+from pipla.diagnostics import monte_carlo_error
 from pipla.engine import driver as drive
-from pipla.engine.diagnostics import monte_carlo_error
 from pipla.tuning import TheoryWarning
 
 D, N = 3, 4

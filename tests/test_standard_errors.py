@@ -8,7 +8,7 @@ import pytest
 
 import pipla
 from pipla.algorithms.interwoven import longest_moves
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.fitting.information import (
     Scores,
     covariance_of,
@@ -175,8 +175,8 @@ def test_a_strangers_location_has_the_standard_error_of_ours():
     assert theirs.theta_stderr == pytest.approx(float(ours.theta_stderr), rel=0.1)
     plain = located(Located())
     assert np.isinf(plain.theta_stderr)
-    assert not any("do not determine" in sentence for sentence in plain.warnings)
-    assert any("standard error is not known" in sentence for sentence in plain.warnings)
+    assert not any("do not determine" in str(finding) for finding in plain.findings)
+    assert any("standard error is not known" in str(finding) for finding in plain.findings)
 
 
 def test_information_that_is_lost_between_large_numbers_is_not_called_flat():

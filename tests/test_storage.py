@@ -111,7 +111,7 @@ def test_everything_comes_back(result, folder):
 def test_only_the_names_of_this_list_are_fields_of_a_result(result):
     # A new field must be saved, too.
     names = {field.name for field in dataclasses.fields(result)}
-    others = {"algorithm", "snapshot", "warnings", "numbers", "large", "fixed", "modules"}
+    others = {"algorithm", "snapshot", "findings", "numbers", "large", "fixed", "modules"}
     assert names == {*TREES, *NUMBERS, *others}
 
 

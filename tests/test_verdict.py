@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.engine.diagnostics import ConvergenceWarning, unused
+from pipla.diagnostics import ConvergenceWarning
+from pipla.engine.doubts import unused
 from pipla.tuning import TheoryWarning
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ def test_algorithms_without_a_prox_say_that_they_ignore_constraints(make):
     assert result.status is pipla.Status.UNRELIABLE
     assert "outside the support" in result.message
     assert "ignores the constraints of Box" in result.message
-    assert any("outside the support" in sentence for sentence in result.warnings)
+    assert any("outside the support" in str(finding) for finding in result.findings)
     assert box_run(pipla.PGLA(0.1), 0.5).status is pipla.Status.COMPLETED
 
 
@@ -84,11 +85,11 @@ def test_a_short_transient_is_judged():
 
 
 def test_a_difference_of_no_consequence_is_not_called_moving():
-    from pipla.engine.diagnostics import still_moving
+    from pipla.diagnostics import still_moving
 
     settled = 1.0 + 1e-3 * np.linspace(0, 1, 1000)  # a drift of .1 % after a way of 5
     assert still_moving(settled)
-    assert not still_moving(settled, travelled=5.0)
+    assert not still_moving(settled, ignore=0.05)
 
 
 def test_a_strength_that_runs_away_is_noticed():
@@ -117,7 +118,7 @@ def test_a_strength_that_runs_away_is_noticed():
     assert noticed < 500
     assert said[0].startswith(f"after step {noticed}: ")
     assert sum("after step" in sentence for sentence in said) == 1
-    assert any("is too large where theta ended" in sentence for sentence in result.warnings)
+    assert any("is too large where theta ended" in str(finding) for finding in result.findings)
     likelihood = pipla.GaussianLikelihood(pipla.operators.Identity(), y, 0.3)
     sound = pipla.run(
         pipla.Model(likelihood, pipla.prox.TVStrength()),
@@ -173,5 +174,5 @@ def test_warnings_are_saved(tmp_path):
         result = box_run(pipla.IPLA(0.1), 0.5)
     result.save(tmp_path / "run")
     again = pipla.load(tmp_path / "run")
-    assert again.warnings == result.warnings
+    assert again.findings == result.findings
     assert again.status is pipla.Status.UNRELIABLE

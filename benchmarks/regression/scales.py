@@ -65,7 +65,7 @@ def main() -> None:
             shown = ", ".join(
                 f"{part} {value:.4f} ({value - answer[part]:+.4f})" for part, value in found.items()
             )
-            doubts = "; ".join(model.warnings_) or "converged"
+            doubts = "; ".join(map(str, model.findings_)) or "converged"
             print(f"  seed {seed}: {shown}; {seconds:.0f} s of CPU; {doubts}", flush=True)
 
 

@@ -30,8 +30,8 @@ from pipla.algorithms import (
     MetropolisAdjusted,
     Minibatch,
 )
+from pipla.diagnostics import ConvergenceWarning
 from pipla.engine import hooks
-from pipla.engine.diagnostics import ConvergenceWarning
 from pipla.engine.map_estimate import MapEstimate, map_estimate
 from pipla.engine.result import Result, Status
 from pipla.engine.run import resume, run

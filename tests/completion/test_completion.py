@@ -155,7 +155,7 @@ def said_of(observed):
     """The warnings about the noise, by a word of theirs; the fit uses the program of the others."""
     found = complete(observed, max_rank=3, num_steps=90)
     words = ("units", "outliers", "missing entries")
-    return [word for word in words for said in found.warnings if word in said]
+    return [word for word in words for said in found.findings if word in str(said)]
 
 
 def test_gaussian_residuals_are_not_mentioned():
@@ -218,7 +218,7 @@ def test_without_a_rank_the_mean_is_used(observed):
     observed = np.array(observed)
     found = complete(observed)
     assert found.rank == 0
-    assert "mean" in found.warnings[0]
+    assert "mean" in str(found.findings[0])
     filled = found.fill(observed)
     np.testing.assert_allclose(filled[np.isnan(observed)], 2.0, atol=0.2)
 

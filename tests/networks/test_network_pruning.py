@@ -74,7 +74,7 @@ def test_thresholds_by_number_and_by_layer(whole):
     limits = dict.fromkeys(whole[1], 0.0) | {"layers/0": 10.0}
     with pytest.warns(networks.PruningWarning, match="no weight of 'layers/0' is left in 4 of 4"):
         found = prune(*whole, threshold=limits)
-    assert len(found.warnings) == 1
+    assert len(found.findings) == 1
     assert found.sparsity == {"layers/0": 1.0, "layers/1": 0.0, "layers/2": 0.0}
 
 
@@ -139,7 +139,7 @@ def test_the_loss_before_and_after_is_part_of_the_answer_and_said_where_it_is_mu
     options = OPTIONS | {"criterion": None, "seen": network.likelihood}
 
     found = pruned(network, theta, particles, **(options | {"fraction": 0.5}))
-    assert found.warnings == ()
+    assert found.findings == ()
     expected = -network.log_predictive_density(theta, particles, features, labels)
     assert found.loss_before == pytest.approx(expected)
     kept = [particles["linear"][0, 0], [1, 0.03, 0, 0]]

@@ -130,12 +130,12 @@ def test_a_run_does_not_end_while_a_scale_moves():
     moving = still + np.linspace(0, 0.4, 4000)
     assert _settling.Settled(2000)(seen_after(4000, moving)) is None
     assert _settling.Settled(2000)(seen_after(4000, still)) is not None
-    assert _settling.doubts({"scales": {"w": still}}, 1000) == ()
-    (said,) = _settling.doubts({"scales": {"w": moving}}, 1000)
+    assert _settling.findings_of({"scales": {"w": still}}, 1000) == ()
+    (said,) = _settling.findings_of({"scales": {"w": moving}}, 1000)
     assert said.startswith("the scale of 'w' was still moving")
     short = np.linspace(0, 0.3, 20)  # too short for chance to be judged
-    assert len(_settling.doubts({"scales": {"w": short}}, 0)) == 1
-    assert _settling.doubts({"scales": {"w": 0.1 * short}}, 0) == ()
+    assert len(_settling.findings_of({"scales": {"w": short}}, 0)) == 1
+    assert _settling.findings_of({"scales": {"w": 0.1 * short}}, 0) == ()
 
 
 def test_a_run_of_its_own_length_says_why_it_ended(linear):
@@ -417,7 +417,7 @@ def test_more_free_weights_than_observations_are_named():
     with pytest.warns(pipla.ConvergenceWarning, match="24 weights that are not latent, more than"):
         trained = networks.train(network, num_particles=2, num_steps=4, key=KEY)
     assert trained.status is pipla.Status.UNRELIABLE
-    assert any("the 20 observations" in sentence for sentence in trained.warnings)
+    assert any("the 20 observations" in str(finding) for finding in trained.findings)
 
 
 def test_draws_of_all_times_fit_the_network_that_is_returned():

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.regression import (
     SparseLinearRegression,
     SparseLogisticRegression,
@@ -206,7 +206,7 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::pipla.engine.diagnostics.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pipla.diagnostics.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:the counts vary:UserWarning")  # without their features
 @pytest.mark.filterwarnings("ignore:there are only:UserWarning")
 @pytest.mark.parametrize("odd", ODD)
@@ -380,7 +380,7 @@ def test_equal_features_share_an_effect(kind):
     copies = model.inclusion_.ravel()[:10]
     assert copies.max() < 0.5  # of 600 draws with 1 to 3 of 10 included
     assert copies.sum() > 0.95
-    assert model.warnings_ == ()
+    assert model.findings_ == ()
 
 
 def test_features_that_may_replace_each_other_share_their_effect():
@@ -390,7 +390,7 @@ def test_features_that_may_replace_each_other_share_their_effect():
     x = z + 0.003 * rng.standard_normal((200, 20))
     y = z[:, 0] + 0.3 * rng.standard_normal(200)
     model = SparseLinearRegression(threshold=0).fit(x, y)
-    assert not model.warnings_
+    assert not model.findings_
     assert np.ptp(model.inclusion_) < 0.15
 
 
@@ -429,7 +429,7 @@ def test_counts_that_vary_too_much_for_poisson_are_warned_of():
     y = rng.poisson(rates * rng.gamma(0.5, 2, 400))
     with pytest.warns(UserWarning, match="times as much as a Poisson") as said:
         model = SparsePoissonRegression().fit(x, y)
-    assert model.warnings_
+    assert model.findings_
     assert np.sum(model.inclusion_[1:] > 0.8) > 2
     ratio = float(str(said[0].message).split()[3])
     milder = SparsePoissonRegression().fit(x, y, sample_weight=np.full(400, 1 / ratio))

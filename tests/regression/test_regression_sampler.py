@@ -18,7 +18,6 @@ from pipla.regression._precision import (
     WORK,
     another_round,
     monte_carlo_error,
-    scale_reduction,
 )
 from pipla.regression._state import Prior
 
@@ -317,14 +316,6 @@ def test_chains_that_mix_slowly_sweep_longer(n, p, correlation):
     found = sample(list(chains), 1e-3, data.degrees)
     assert found.error <= LOSS
     assert (found.sweeps > 580) == (correlation > 0)
-
-
-def test_scale_reduction_sees_chains_that_disagree():
-    rng = np.random.default_rng(7)
-    series = rng.standard_normal((2, 400))
-    assert scale_reduction(series) < 1.05
-    assert scale_reduction(series + np.array([[0.0], [3.0]])) > 1.5
-    assert scale_reduction(np.ones((2, 400))) == 1
 
 
 def test_no_features_and_constant_features_are_no_error():

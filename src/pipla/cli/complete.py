@@ -232,8 +232,8 @@ def _write(
         "interval": what,
         "seconds": found.seconds,
         "notes": given.notes,
-        "warnings": list(found.warnings),
-        "sound": not found.warnings,
+        "warnings": list(map(str, found.findings)),
+        "sound": not found.findings,
         "command": again,
         "versions": provenance(),
     }

@@ -15,7 +15,7 @@ from jaxtyping import Array
 from pipla import _checks
 from pipla.algorithms import MYIPLA, PIPGLA
 from pipla.algorithms.base import Algorithm
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning, Finding
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import run
 from pipla.fitting import Fit, fit
@@ -47,12 +47,12 @@ class Row(NamedTuple):
     mean: np.ndarray
     sd: np.ndarray
     seconds: float
-    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def doubts(self) -> list[str]:
         """What speaks against this row, with its name."""
-        return [f"{self.problem.name}, {self.name}: {sentence}." for sentence in self.warnings]
+        return [f"{self.problem.name}, {self.name}: {finding}." for finding in self.findings]
 
 
 def command(
@@ -150,7 +150,7 @@ def _rows(
         sd = np.sqrt(np.asarray(result.x_variance))
         mean = np.asarray(result.x_mean)
         numbers = (float(result.theta), float(result.theta_stderr), None, result.theta_trace)
-        rest = (mean, sd, result.seconds, result.warnings)
+        rest = (mean, sd, result.seconds, result.findings)
         rows.append(Row(problem, algorithm.label, *numbers, *rest))
     return rows
 
@@ -161,7 +161,7 @@ def _fitted(problem: Problem, found: Fit) -> Row:
     interval = f"{low:.2f} to {high:.2f}" if np.isfinite(high - low) else None
     numbers = (float(found.theta), float(found.theta_mcse), interval, found.theta_trace.fine)
     mean, sd = np.asarray(found.x_mean), np.asarray(found.x_sd)
-    return Row(problem, "fit", *numbers, mean, sd, found.seconds, found.warnings)
+    return Row(problem, "fit", *numbers, mean, sd, found.seconds, found.findings)
 
 
 def _stop_if_interrupted(status: Status) -> None:

@@ -179,7 +179,7 @@ def _write(folder: Path, job: Job, family: str, data: Data, model: Any, seconds:
         },
         "intercept": np.asarray(model.intercept_).tolist(),
         "notes": list(data.notes),
-        "warnings": list(model.warnings_),
+        "warnings": list(map(str, model.findings_)),
         "seconds": seconds,
         "seed": job.seed,
         "versions": provenance(),

@@ -111,7 +111,7 @@ def write_report(
         Section("Fit", [fit]),
         Section("Reproduce", [Text(again, code=True)]),
     ]
-    notes = [*data.notes, *(f"Warning: {doubt}." for doubt in model.warnings_)]
+    notes = [*data.notes, *(f"Warning: {finding}." for finding in model.findings_)]
     if notes:
         sections.insert(1, Section("Notes", [Text(note) for note in notes]))
     about = (

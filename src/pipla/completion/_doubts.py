@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from pipla.completion._observations import Observed
-from pipla.engine.diagnostics import still_moving
+from pipla.diagnostics import Finding, still_moving
 from pipla.engine.result import Result
 
 #: There is a warning if the columns that are counted as noise add more than this share to it.
 MATERIAL = 0.04
+#: A drift of the logarithm of a scale below this means nothing to a prediction.
+NEGLIGIBLE = 0.05
 #: The kurtosis of Gaussian noise is 3, and 4.2 with logistic tails.
 LARGEST_KURTOSIS = 5.0
 #: Of the variation of all values, and in units of their variance: what a single one may have. The
@@ -25,7 +27,7 @@ CLEAR, RELEVANT = 6.0, 0.25
 LARGEST_TABLE = 2**25
 
 
-def moving(result: Result) -> tuple[str, ...]:
+def moving(result: Result) -> tuple[Finding, ...]:
     """Whether the noise and the size of the matrix have settled.
 
     Single scales wander: columns of nearly equal scales may turn into each other.
@@ -33,25 +35,26 @@ def moving(result: Result) -> tuple[str, ...]:
     trace = {name: np.asarray(leaf, np.float64) for name, leaf in result.theta_trace.items()}
     size = 0.5 * np.log(np.sum(np.exp(4 * trace["scale"]), axis=1))
     for name, values in (("noise", trace["noise"]), ("size of the factors", size)):
-        # Both are logarithms: changes of less than 5 % mean nothing to a prediction.
-        if still_moving(values[result.burn_in :], 5.0):
-            return (f"the {name} was still moving after burn-in: raise num_steps (--steps)",)
+        if still_moving(values[result.burn_in :], ignore=NEGLIGIBLE):
+            sentence = f"the {name} was still moving after burn-in"
+            return (Finding(f"the {name}", sentence, "raise num_steps (--steps)"),)
     return ()
 
 
-def near_the_limit(unsure: int, level: float, whole: float) -> tuple[str, ...]:
+def near_the_limit(unsure: int, level: float, whole: float) -> tuple[Finding, ...]:
     """Whether columns that may be noise or not decide the noise."""
     if whole < (1 + MATERIAL) * level:
         return ()
-    return (
+    sentence = (
         f"columns of the factors near the detection limit: {unsure}; they are counted as noise, "
-        f"and without them its standard deviation is {level:.3g}, not {whole:.3g}",
+        f"and without them its standard deviation is {level:.3g}, not {whole:.3g}"
     )
+    return (Finding("the noise", sentence),)
 
 
 def other_noise(
     observed: Observed, residual: np.ndarray, noise: float, rank: int
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     r"""Whether the noise is one Gaussian for all entries, as the model has it.
 
     Two checks of the residuals $z$ of the observations, in units of the noise. The mean square of
@@ -74,10 +77,14 @@ def other_noise(
         quiet, judged = _quiet(z, index, observed.shape[axis], rank)
         if judged and quiet > SHARE_QUIET * judged:
             return (
-                f"{quiet} of {judged} {name} have residuals below a fifth of the noise, "
-                f"{noise:.3g}: no single noise describes this table, and intervals of single "
-                f"{name} are too wide or too narrow. Divide {name} that have units of their own by "
-                "their standard deviations first",
+                Finding(
+                    name,
+                    f"{quiet} of {judged} {name} have residuals below a fifth of the noise, "
+                    f"{noise:.3g}; no single noise describes this table, and intervals of single "
+                    f"{name} are too wide or too narrow",
+                    f"divide {name} that have units of their own by their standard deviations "
+                    "first",
+                ),
             )
     kurtosis = float(np.mean(z**4) / max(float(np.mean(z**2)) ** 2, np.finfo(float).tiny))
     squares = (observed.values - observed.values.mean()) ** 2
@@ -86,15 +93,20 @@ def other_noise(
     usual = kurtosis <= max(LARGEST_KURTOSIS, 3 + 5 * np.sqrt(24 / count))
     if usual and share <= max(LARGEST_SHARE, LARGEST_SQUARE / count):
         return ()
+    place = f"row {observed.rows[worst]}, column {observed.columns[worst]}"
     return (
-        f"outliers, or noise that is not Gaussian: the kurtosis of the residuals is {kurtosis:.3g} "
-        f"(3 if it is), and row {observed.rows[worst]}, column {observed.columns[worst]} (from 0; "
-        f"{observed.values[worst]:.4g}) has {100 * share:.2g} % of the variation of all values. "
-        "Factors follow outliers, which raises the rank: correct, remove or transform them",
+        Finding(
+            place,
+            "outliers, or noise that is not Gaussian; the kurtosis of the residuals is "
+            f"{kurtosis:.3g} (3 if it is), and {place} (from 0; {observed.values[worst]:.4g}) has "
+            f"{100 * share:.2g} % of the variation of all values. Factors follow outliers, which "
+            "raises the rank",
+            "correct, remove or transform them",
+        ),
     )
 
 
-def selection(observed: Observed, mean: np.ndarray) -> tuple[str, ...]:
+def selection(observed: Observed, mean: np.ndarray) -> tuple[Finding, ...]:
     r"""Whether entries of the same row and column are missing more often if they are large.
 
     $m$ is 1 where an entry is missing and $x$ the posterior mean, both minus the means of rows and
@@ -111,12 +123,13 @@ def selection(observed: Observed, mean: np.ndarray) -> tuple[str, ...]:
     difference = float(np.sum(gaps * entries)) / size**2
     if abs(difference) * size < CLEAR * rms or abs(difference) < RELEVANT * rms:
         return ()
-    return (
+    sentence = (
         f"missing entries are predicted to be {abs(difference):.3g} "
         f"{'larger' if difference > 0 else 'smaller'} than observed ones, after allowing for their "
-        "rows and columns: if entries are missing because of their values, predictions are biased "
-        "towards the observed ones and intervals do not hold",
+        "rows and columns; if entries are missing because of their values, predictions are biased "
+        "towards the observed ones and intervals do not hold"
     )
+    return (Finding("missing entries", sentence),)
 
 
 def _interaction(matrix: np.ndarray) -> np.ndarray:

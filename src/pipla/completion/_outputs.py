@@ -60,7 +60,7 @@ def overview_of(found: Completion, names: Sequence[str] | None, level: float) ->
     return Overview(
         f"A completed matrix, prior {found.prior}",
         f"{found.shape[0]} × {found.shape[1]} entries, {steps} steps, {found.seconds:.1f} s.",
-        found.warnings,
+        found.findings,
         [
             Listing("What was learned", ["", "value", "mcse"], numbers, whole=True),
             Listing("Columns", ["column", "observed", f"width of {about}s"], rows),

@@ -16,6 +16,7 @@ from pipla.completion._outputs import columns_of, draws_of, figures_of, overview
 from pipla.completion.draws import Draws, FactorDraws, MatrixDraws
 from pipla.completion.factors import fit_factors
 from pipla.completion.nuclear import fit_nuclear
+from pipla.diagnostics import Finding
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.result import Result
 from pipla.fitting.saved import Saved, SavedEstimator
@@ -47,7 +48,7 @@ class Completion(Outputs, Saved):
         strength_stderr: the Monte-Carlo error of a nuclear norm's strength.
         seconds: the time it took, compilation included.
         result: the run; `None` where there was nothing to learn.
-        warnings: what speaks against the answer, one sentence each.
+        findings: what speaks against the answer.
         row_scales: with factors, the prior standard deviations of a row's factors and bias in
             every draw; `fill` needs them.
     """
@@ -63,7 +64,7 @@ class Completion(Outputs, Saved):
     strength_stderr: float | None
     seconds: float
     result: Result | None
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     row_scales: np.ndarray | None = None
 
     @property
@@ -199,7 +200,7 @@ class Completion(Outputs, Saved):
         }
         lines = [f"  {name:<9} {value}" for name, value in rows.items()]
         head = f"Completion of {self.shape[0]} × {self.shape[1]} entries"
-        return "\n".join([head, *lines, *(f"  warning: {said}" for said in self.warnings)])
+        return "\n".join([head, *lines, *(f"  warning: {found}" for found in self.findings)])
 
     def _indices(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
         found = []
@@ -297,7 +298,7 @@ def complete(
             strength_stderr=found.strength_stderr,
             seconds=time.perf_counter() - began,
             result=found.result,
-            warnings=found.result.warnings,
+            findings=found.result.findings,
         )
     if noise is not None:
         raise ValueError("noise is learned with prior='factors': leave it out.")
@@ -322,6 +323,6 @@ def complete(
         strength_stderr=None,
         seconds=time.perf_counter() - began,
         result=fitted.result,
-        warnings=fitted.doubts,
+        findings=fitted.findings,
         row_scales=fitted.row_scales,
     )

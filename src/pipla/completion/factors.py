@@ -18,7 +18,7 @@ from pipla.completion._doubts import moving, near_the_limit, other_noise, select
 from pipla.completion._observations import Observed
 from pipla.completion._running import finished, saved_steps, thinning
 from pipla.completion.draws import FactorDraws
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning, Finding
 from pipla.engine.result import Result
 from pipla.engine.run import run
 from pipla.engine.save import Save
@@ -50,7 +50,7 @@ class Fitted(NamedTuple):
         row_scales: the prior standard deviations of the columns of the row factor, and of its
             bias, in every draw.
         result: the run, in units in which the observations have mean 0 and variance 1.
-        doubts: what speaks against the answer.
+        findings: what speaks against the answer.
     """
 
     draws: FactorDraws
@@ -60,7 +60,7 @@ class Fitted(NamedTuple):
     strength: np.ndarray
     row_scales: np.ndarray
     result: Result | None
-    doubts: tuple[str, ...]
+    findings: tuple[Finding, ...]
 
 
 def fit_factors(
@@ -90,13 +90,14 @@ def fit_factors(
             break
         rank = min(2 * rank, limit, LARGEST_RANK)
     if fitted.rank == rank and rank < limit:
-        sentence = f"all {rank} columns of the factors are needed: raise max_rank (--max-rank)"
-        fitted = fitted._replace(doubts=(*fitted.doubts, sentence))
+        sentence = f"all {rank} columns of the factors are needed"
+        short = Finding("the rank", sentence, "raise max_rank (--max-rank)")
+        fitted = fitted._replace(findings=(*fitted.findings, short))
     residual = observed.values - fitted.draws.mean_of(observed.rows, observed.columns)
-    doubts = [*fitted.doubts, *other_noise(observed, residual, fitted.noise, fitted.rank)]
+    found = [*fitted.findings, *other_noise(observed, residual, fitted.noise, fitted.rank)]
     if fitted.rank:
-        doubts += selection(observed, fitted.draws.mean())
-    return fitted._replace(doubts=tuple(doubts))
+        found += selection(observed, fitted.draws.mean())
+    return fitted._replace(findings=tuple(found))
 
 
 def _run(
@@ -257,5 +258,6 @@ def _mean_only(observed: Observed, center: float, spread: float) -> Fitted:
     dtype = _dtype(center, spread)
     zeros = [np.zeros(shape, dtype) for shape in shapes]
     draws = FactorDraws(noise, offset.astype(dtype), *zeros)
-    why = "one row, one column or constant values have no low rank to learn: the mean is used"
+    sentence = "one row, one column or constant values have no low rank to learn: the mean is used"
+    why = Finding("the rank", sentence)
     return Fitted(draws, 0, spread, None, np.zeros(0), np.zeros((MOST_DRAWS, 1)), None, (why,))

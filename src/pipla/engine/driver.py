@@ -30,7 +30,7 @@ from pipla.engine.chunk import (
     observed,
 )
 from pipla.engine.devices import advance_over, blas_threads
-from pipla.engine.diagnostics import Watch
+from pipla.engine.doubts import RunawayWatch
 from pipla.engine.hooks import Callback, Hook, View
 from pipla.engine.result import Status
 from pipla.engine.save import Save
@@ -108,7 +108,7 @@ class Driver(NamedTuple):
             most = min(capacity, chunk_size)
         # A step may take seconds, and somebody waits for the first sign of life.
         size, reason = 1 if chunk_size is None else min(16, most), None
-        watch = Watch(self.program)
+        watch = RunawayWatch(self.program)
         hooks = [callback for callback in callbacks if isinstance(callback, Hook)]
         try:
             for hook in hooks:

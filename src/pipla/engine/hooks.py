@@ -21,8 +21,8 @@ from jaxtyping import PyTree
 from pipla import _checks, _files, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Info
+from pipla.diagnostics import monte_carlo_error, still_moving
 from pipla.engine.chunk import Carry, Program, by_size, next_info
-from pipla.engine.diagnostics import monte_carlo_error, still_moving
 
 
 class View:

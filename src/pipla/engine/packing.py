@@ -74,6 +74,8 @@ def _items(hint: Any) -> Any:
 
 
 def _is_plain(hint: Any) -> bool:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):  # a finding, for example
+        return all(of in _SCALARS or _is(of, enum.Enum) for of in _hints(hint).values())
     return hint in _SCALARS or _items(hint) is not None
 
 

@@ -19,8 +19,8 @@ from jaxtyping import PyTree
 from pipla import _checks, _trees
 from pipla._version import __version__
 from pipla.algorithms.base import Algorithm
+from pipla.diagnostics import Finding, monte_carlo_error
 from pipla.engine.batches import LargeParts
-from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.save import Save
 from pipla.models.model import Model
 
@@ -61,7 +61,7 @@ class Result:
             axis: time; or `None`.
         status, message: how the run ended, and a sentence about it. A run that made all its steps
             but should not be believed is UNRELIABLE.
-        warnings: what speaks against the answer, one sentence each.
+        findings: what speaks against the answer.
         num_steps, burn_in: steps done (all of them, after a resume), and those left out of `theta`.
         prox_gap: the largest duality gap of an iterative prox; 0 for closed forms.
         seconds, compile_seconds: wall time of the steps, and of compiling.
@@ -90,7 +90,7 @@ class Result:
     algorithm: Algorithm | None
     versions: dict[str, str]
     snapshot: Snapshot
-    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     numbers: dict[str, PyTree] = dataclasses.field(default_factory=dict)
     large: LargeParts | None = None
     fixed: PyTree = None

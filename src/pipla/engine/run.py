@@ -15,9 +15,10 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm, Curvature, checked_algorithm
+from pipla.diagnostics import Finding, warn_of
 from pipla.engine.batches import BatchMeans, LargeParts
 from pipla.engine.chunk import Carry, Program, by_size, start
-from pipla.engine.diagnostics import doubts, outside, warn_of
+from pipla.engine.doubts import findings_of, outside
 from pipla.engine.driver import Driver, History, Outcome, check_surroundings
 from pipla.engine.hooks import Callback, Progress
 from pipla.engine.packing import numbers_of, with_scale_like, with_stored_numbers
@@ -236,10 +237,10 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
     if status is Status.NONFINITE:
         message = _what_broke(driver, history)
     program, gap = driver.program, float(history.prox_gap)
-    found: tuple[str, ...] = ()
+    found: tuple[Finding, ...] = ()
     if status is not Status.NONFINITE:
         model, algorithm = program.model, program.algorithm
-        found = doubts(
+        found = findings_of(
             model,
             algorithm,
             trace,
@@ -250,7 +251,7 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
             gap,
         )
     if found:
-        message = "; ".join([message, *found])
+        message = "; ".join([message, *map(str, found)])
         status = Status.UNRELIABLE if status is Status.COMPLETED else status
         warn_of(found, stacklevel=4)
     fixed = program.model.fixed
@@ -270,7 +271,7 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
         algorithm=program.algorithm,
         versions=provenance(),
         snapshot=snapshot_of(history.carry, program.key, driver.save, program.model),
-        warnings=found,
+        findings=found,
         large=None if batch is None else LargeParts.of(large, history.batches, batch),
         fixed=fixed.theta,
     )

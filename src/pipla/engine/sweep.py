@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla.algorithms.base import Algorithm, checked_algorithm
+from pipla.diagnostics import monte_carlo_error
 from pipla.engine.batches import LargeParts
 from pipla.engine.chunk import Program, by_size, start
 from pipla.engine.devices import mesh_for, place
-from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.driver import Driver, History, Outcome, check_surroundings
 from pipla.engine.hooks import Callback
 from pipla.engine.packing import with_scale_like

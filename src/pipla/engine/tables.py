@@ -90,7 +90,7 @@ def _first_numbers(sweep: SweepResult) -> tuple[np.ndarray, np.ndarray] | None:
 
     Errors of numbers that are not shown would take long.
     """
-    from pipla.engine.diagnostics import monte_carlo_error
+    from pipla.diagnostics import monte_carlo_error
 
     traces = [
         leaf[:, :, sweep.burn_in :].reshape(*leaf.shape[:2], leaf.shape[2] - sweep.burn_in, -1)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, PyTree
 
 from pipla import _trees
-from pipla.engine.diagnostics import autocorrelation, monte_carlo_error
+from pipla.diagnostics import autocorrelation, monte_carlo_error
 from pipla.report.inference_data import inference_data, variables
 from pipla.report.numbers import aligned, more, numbers_of, paragraph
 from pipla.report.run_figure import MOST_MARGINALS, Marginal, Series, run_figure, spread_out
@@ -29,8 +29,8 @@ def summary_of(result: Result, most: int) -> str:
         f"{label}{result.status.value} after {result.num_steps} steps of {count} particles "
         f"({result.seconds:.1f} s, {result.compile_seconds:.1f} s to compile)"
     ]
-    for sentence in result.warnings:
-        lines += paragraph(f"WARNING: {sentence}.")
+    for finding in result.findings:
+        lines += paragraph(f"WARNING: {finding}.")
     theta = numbers_of("theta", [result.theta, result.theta_stderr, result.theta_last], most)
     rows = [
         [name, f"{mean:.4g}", f"{error:.2g}", f"{last:.4g}"]

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from pipla import _checks, algorithms
 from pipla.algorithms.base import Algorithm
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.engine.result import Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
@@ -161,10 +161,10 @@ def _fitted(problem: ZooProblem, key: Any) -> Row:
         problem,
         "fit",
         (found.theta, found.theta_mcse, found.x_mean, found.x_sd),
-        found.converged and not found.warnings,
+        found.converged and not found.findings,
         found.evaluations,
         found.seconds,
-        "; ".join(found.warnings),
+        "; ".join(map(str, found.findings)),
     )
 
 
@@ -206,9 +206,9 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any, seconds: fl
             result.message, True,
         )  # fmt: skip
     sd = jax.tree.map(np.sqrt, result.x_variance)
-    claimed = result.status is Status.COMPLETED and not result.warnings
+    claimed = result.status is Status.COMPLETED and not result.findings
     answers = (result.theta, result.theta_stderr, result.x_mean, sd)
-    words = "; ".join(result.warnings)
+    words = "; ".join(map(str, result.findings))
     return _row(problem, name, answers, claimed, evaluations, result.seconds, words)
 
 

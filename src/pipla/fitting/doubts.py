@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms.surrogate import LARGEST_MATRIX
+from pipla.diagnostics import Finding
 from pipla.engine.result import Status
 from pipla.fitting.verdict import Estimate
 from pipla.models.model import Model, x_block
@@ -22,7 +25,7 @@ PAIRS, PLACES = 32, 16
 JUMPS, SURE = 0.2, 5.0
 
 
-def kinked(model: Model, theta: PyTree, particles: PyTree) -> str:
+def kinked(model: Model, theta: PyTree, particles: PyTree) -> Finding | None:
     r"""That the smooth part of a model is not smooth in x. Nothing where it is.
 
     Between two particles $x$ and $x + d$ the gradient of a smooth $g_1$ changes by the integral of
@@ -34,7 +37,7 @@ def kinked(model: Model, theta: PyTree, particles: PyTree) -> str:
     """
     x = _trees.first(particles)
     if jax.eval_shape(model.smooth.flow, theta, x, _trees.ones_per_leaf(x), x) is not None:
-        return ""  # a Gaussian
+        return None  # a Gaussian
     changes, bends = _between(model, theta, particles)
     for (path, change), bend in zip(
         jax.tree_util.tree_leaves_with_path(changes), jax.tree.leaves(bends), strict=True
@@ -44,14 +47,16 @@ def kinked(model: Model, theta: PyTree, particles: PyTree) -> str:
         error = np.sqrt(np.sum(each.var(axis=1, ddof=1)) / PLACES)
         size = float(np.sum(np.abs(change)))
         if jumps > max(JUMPS * size, SURE * error):
-            return (
-                f"smooth has kinks in {_checks.where('x', path)} (abs, max, relu, sorting): "
-                f"{jumps / size:.0%} of the change of its gradient from particle to "
-                "particle are jumps, of which its second derivatives show nothing. Write what has "
-                "a kink as a term of pipla.prox, or round it off over a part of the posterior's "
-                "width, such as jnp.sqrt(z**2 + width**2) for jnp.abs(z)"
+            name = _checks.where("x", path)
+            return Finding(
+                name,
+                f"smooth has kinks in {name} (abs, max, relu, sorting); {jumps / size:.0%} of the "
+                "change of its gradient from particle to particle are jumps, of which its second "
+                "derivatives show nothing",
+                "write what has a kink as a term of pipla.prox, or round it off over a part of the "
+                "posterior's width, such as jnp.sqrt(z**2 + width**2) for jnp.abs(z)",
             )
-    return ""
+    return None
 
 
 @_trees.bounded_jit()
@@ -85,7 +90,9 @@ def _between(
     return jax.lax.map(lambda pair: one(*pair), (first, last, places))
 
 
-def uneven(model: Model, theta: PyTree, x: PyTree, x_sd: PyTree, step_size: float) -> str:
+def uneven(
+    model: Model, theta: PyTree, x: PyTree, x_sd: PyTree, step_size: float
+) -> Finding | None:
     r"""What the step is too long for: some elements of a leaf of x. Nothing where it is not.
 
     The prox of half the smaller step moves an element by $\gamma/4$ lengths of the prior, and no
@@ -100,12 +107,15 @@ def uneven(model: Model, theta: PyTree, x: PyTree, x_sd: PyTree, step_size: floa
     ):
         ratio = max(_ratio(sd), np.sqrt(_ratio(curvature)))
         if ratio > 4 / step_size:
-            return (
-                f"the data determine some elements of {_checks.where('x', path)} {ratio:.2g} times "
-                "more closely than others, and the step is too long for these. If they belong to "
-                "features in different units, divide each feature by its standard deviation"
+            name = _checks.where("x", path)
+            return Finding(
+                name,
+                f"the data determine some elements of {name} {ratio:.2g} times more closely than "
+                "others, and the step is too long for these",
+                "if they belong to features in different units, divide each feature by its "
+                "standard deviation",
             )
-    return ""
+    return None
 
 
 def _curvatures(model: Model, theta: PyTree, x: PyTree) -> PyTree:
@@ -128,57 +138,74 @@ def _ratio(values: Array) -> float:
     return float(np.max(known) / np.min(known)) if known.size else 1.0
 
 
-def doubts_of(
+def findings_of(
     estimate: Estimate,
     names: list[str],
     artefacts: tuple[str, ...],
     converged: bool,
     status: Status,
     message: str,
-    cause: str,
-) -> tuple[str, ...]:
-    """The warnings of a fit; `cause` is what `kinked` or `uneven` say."""
+    cause: Finding | None,
+) -> tuple[Finding, ...]:
+    """What speaks against a fit; `cause` is what `kinked` or `uneven` found."""
     found = []
     # Where values became non-finite, nothing is known.
     flat = [name for name, se in zip(names, estimate.stderr, strict=True) if not np.isfinite(se)]
     flat = flat if status is not Status.NONFINITE else []
-    if cause and (artefacts or flat):
+    if cause is not None and (artefacts or flat):
         which = ", ".join(name for name in names if name in artefacts or name in flat)
-        found.append(f"{which}: not found, although the data may well determine it: {cause}")
-    elif cause:
+        sentence = f"{which}: not found, although the data may well determine it, because "
+        found.append(dataclasses.replace(cause, about=which, sentence=sentence + cause.sentence))
+    elif cause is not None:
         found.append(cause)
     elif artefacts:
+        which = ", ".join(artefacts)
         found.append(
-            f"{', '.join(artefacts)}: decided by the step size, not by the data: half the step "
-            "changes it as much as the whole one did. The likelihood seems to have no maximum "
-            "there (it rises as a noise level goes to 0, for instance). Fix it at a value that is "
-            "known or estimated by other means"
+            Finding(
+                which,
+                f"{which}: decided by the step size, not by the data; half the step changes it as "
+                "much as the whole one did, and the likelihood seems to have no maximum there (it "
+                "rises as a noise level goes to 0, for instance)",
+                "fix it at a value that is known or estimated by other means",
+            )
         )
     unknown = [] if estimate.unknown is None else np.asarray(names)[estimate.unknown].tolist()
-    unmeasured = [name for name in flat if name in unknown]
-    undetermined = [name for name in flat if name not in unknown]
-    if undetermined and not cause:
+    unmeasured = ", ".join(name for name in flat if name in unknown)
+    undetermined = ", ".join(name for name in flat if name not in unknown)
+    if undetermined and cause is None:
         found.append(
-            f"{', '.join(undetermined)}: the data do not determine it: the likelihood is flat "
-            "there, so that it has no standard error. Where a scale has gone towards 0, or a "
-            "strength upwards, the data show nothing of its x; fix it, or simplify the model"
+            Finding(
+                undetermined,
+                f"{undetermined}: the data do not determine it; the likelihood is flat there, so "
+                "that it has no standard error. Where a scale has gone towards 0, or a strength "
+                "upwards, the data show nothing of its x",
+                "fix it, or simplify the model",
+            )
         )
-    if unmeasured and not cause:
+    if unmeasured and cause is None:
         found.append(
-            f"{', '.join(unmeasured)}: its standard error is not known, although the data may "
-            "well determine it: it is a small difference of large numbers, which this run cannot "
-            "tell from 0. If smooth scales or shifts x by it, leave x as it is and use a term "
-            "that learns it, such as pipla.prox.LaplaceScale or LaplaceLocation; a term of your "
-            "own with a kink that moves with theta needs the method `rounded`"
+            Finding(
+                unmeasured,
+                f"{unmeasured}: its standard error is not known, although the data may well "
+                "determine it; it is a small difference of large numbers, which this run cannot "
+                "tell from 0",
+                "if smooth scales or shifts x by it, leave x as it is and use a term that learns "
+                "it, such as pipla.prox.LaplaceScale or LaplaceLocation; a term of your own with a "
+                "kink that moves with theta needs the method `rounded`",
+            )
         )
     if not converged:
         if status is Status.NONFINITE:
             found.append(
-                "theta or a particle became non-finite, also with first steps that were shorter; "
-                "start nearer to the answer, and look for a log or a division by zero in smooth"
+                Finding(
+                    "theta",
+                    "theta or a particle became non-finite, also with first steps that were "
+                    "shorter",
+                    "start nearer to the answer, and look for a log or a division by zero in "
+                    "smooth",
+                )
             )
-        elif estimate.open_points:
-            found.append("not converged: " + "; ".join(estimate.open_points))
         else:
-            found.append(f"not converged: {message}")
+            why = "; ".join(estimate.open_points) or message
+            found.append(Finding("theta and x", f"not converged: {why}"))
     return tuple(found)

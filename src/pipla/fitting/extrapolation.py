@@ -10,8 +10,8 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm
+from pipla.diagnostics import monte_carlo_error
 from pipla.engine.chunk import Carry, Program, start
-from pipla.engine.diagnostics import monte_carlo_error
 from pipla.engine.driver import Driver, History, check_surroundings
 from pipla.engine.result import Status
 from pipla.engine.run import as_dtype, checked_algorithm, checked_burn_in, joined

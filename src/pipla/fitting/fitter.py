@@ -15,8 +15,8 @@ from pipla import _checks, _trees
 from pipla.algorithms import IRPL
 from pipla.algorithms.base import Algorithm, given
 from pipla.algorithms.interwoven import LARGEST_THETA, prior_units
+from pipla.diagnostics import warn_of
 from pipla.engine.chunk import Program, start
-from pipla.engine.diagnostics import warn_of
 from pipla.engine.driver import Driver, History, check_surroundings
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, restored, snapshot_of, warn_of_other_model
@@ -107,7 +107,7 @@ def fit(
     one = _trees.first(particles)
     model = with_hidden_scales(model, theta, one)
     _check_width(model, theta)
-    doubts = tuple(filter(None, [check_sign(model, theta, one)]))
+    wrong_sign = check_sign(model, theta, one)
     wanted = _wanted(tolerance, theta)
     algorithm = IRPL(STEP_SIZE)
     algorithm.check(theta, particles)
@@ -115,9 +115,10 @@ def fit(
     program = Program(model, as_dtype(Paired(algorithm), particles), key)
     history = History(start(program, theta, particles, False))
     found = _drive(program, algorithm, history, watch, [], max_steps, hooks)
-    if doubts:
-        found = dataclasses.replace(found, warnings=(*doubts, *found.warnings), converged=False)
-    warn_of(found.warnings)
+    if wrong_sign is not None:
+        findings = (wrong_sign, *found.findings)
+        found = dataclasses.replace(found, findings=findings, converged=False)
+    warn_of(found.findings)
     return found
 
 

@@ -29,7 +29,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PyTree
 
 from pipla import _trees
-from pipla.engine.diagnostics import monte_carlo_error
+from pipla.diagnostics import monte_carlo_error
 from pipla.models.model import Model
 from pipla.models.noncentred import has_noncentred_form, noncentred_term
 from pipla.prox.base import Term

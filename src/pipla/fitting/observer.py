@@ -135,14 +135,3 @@ def _spacing(seen: int, most: int) -> int:
     while seen > most * every:
         every *= 2
     return every
-
-
-def split_rhat(samples: Float[np.ndarray, "t n d"]) -> Float[np.ndarray, " d"]:
-    r"""Split $\hat R$ (Gelman et al. 2013) with particles as chains; NaN for fewer than 8 draws."""
-    half = len(samples) // 2
-    if half < 4:
-        return np.full(samples.shape[-1], np.nan)
-    halves = np.concatenate([samples[:half], samples[half : 2 * half]], axis=1).astype(np.float64)
-    within = halves.var(axis=0, ddof=1).mean(axis=0)
-    between = halves.mean(axis=0).var(axis=0, ddof=1)
-    return np.sqrt((half - 1) / half + between / np.where(within > 0, within, 1.0))

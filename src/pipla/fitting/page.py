@@ -44,8 +44,8 @@ def write_report(fit: Fit, path: str | Path, level: float = LEVEL) -> Path:
         caption = f"The first {MOST_X} of {x.total} numbers; fit.to_pandas() has them all."
     sections = [
         *(
-            [Section("Warnings", [Text(f"{sentence}.") for sentence in fit.warnings])]
-            if fit.warnings
+            [Section("Warnings", [Text(f"{finding}.") for finding in fit.findings])]
+            if fit.findings
             else []
         ),
         Section("What to conclude", [Text(each) for each in conclusions(fit, theta, level)]),

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pipla._intervals import LEVEL, percent
-from pipla.engine.diagnostics import monte_carlo_error
+from pipla.diagnostics import monte_carlo_error
 from pipla.engine.views import rows_of, series_of
 from pipla.fitting.summary import theta_numbers, x_numbers
 from pipla.report.run_figure import (

@@ -16,13 +16,14 @@ from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla._intervals import LEVEL, normal_width
 from pipla.algorithms.base import Algorithm, given
+from pipla.diagnostics import Finding, monte_carlo_error, warn_of
 from pipla.engine import storage
-from pipla.engine.diagnostics import monte_carlo_error, rounded, warn_of
+from pipla.engine.doubts import rounded
 from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import joined
-from pipla.fitting.doubts import doubts_of, kinked, uneven
+from pipla.fitting.doubts import findings_of, kinked, uneven
 from pipla.fitting.observer import Observer
 from pipla.fitting.pairs import Both
 from pipla.fitting.record import Record, Standing
@@ -66,7 +67,7 @@ class Fit:
             quantiles; NaN while x has not mixed.
         converged: whether theta and x are as accurate as was asked.
         reasons: what was chosen and why, one sentence each.
-        warnings: what speaks against the answer, one sentence each.
+        findings: what speaks against the answer.
         status, message: how the run ended.
         theta_trace: theta at every step, at the step size (`.coarse`) and half of it (`.fine`).
         particles: the last particles.
@@ -95,7 +96,7 @@ class Fit:
     x_interval: tuple[PyTree, PyTree]
     converged: bool
     reasons: tuple[str, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     status: Status
     message: str
     theta_trace: Both
@@ -245,7 +246,7 @@ class Fit:
             callbacks=callbacks,
             progress=progress,
         )
-        warn_of(resumed.warnings)
+        warn_of(resumed.findings)
         return resumed
 
     def __repr__(self) -> str:
@@ -283,13 +284,13 @@ def fit_of(
     rounding = rounded(model, particles, jax.tree.map(np.square, x_sd))
     converged = converged and rounding is None
     step_size = float(given("step_size", algorithm.numbers()["step_size"]))
-    cause, last = "", history.carry.state.theta[1]
+    cause, last = None, history.carry.state.theta[1]
     if not converged and status is not Status.NONFINITE:
         cause = kinked(model, last, particles)
-    if not cause and (artefacts or not np.all(np.isfinite(estimate.stderr))):
+    if cause is None and (artefacts or not np.all(np.isfinite(estimate.stderr))):
         cause = uneven(model, last, x, x_sd, step_size)
-    doubts = doubts_of(estimate, names, artefacts, converged, status, message, cause)
-    doubts = doubts if rounding is None else (rounding, *doubts)
+    found = findings_of(estimate, names, artefacts, converged, status, message, cause)
+    found = found if rounding is None else (rounding, *found)
     trace: Both = joined(history.traces, history.carry.state.theta)
     return Fit(
         theta=fixed.complete_theta(as_theta(estimate.theta)),
@@ -304,7 +305,7 @@ def fit_of(
         x_interval=(x_low, x_high),
         converged=converged,
         reasons=reasons,
-        warnings=doubts,
+        findings=found,
         status=status,
         message=message,
         theta_trace=trace,

@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
 from pipla import _trees
+from pipla.diagnostics import Finding
 from pipla.models.model import Model
 
 #: Random directions, each tried forwards and backwards.
@@ -31,13 +32,13 @@ SENTENCE = (
 )
 
 
-def check_sign(model: Model, theta: PyTree, x: PyTree) -> str:
-    """Raise where the posterior does not exist; the sentence where only the prior saves it."""
+def check_sign(model: Model, theta: PyTree, x: PyTree) -> Finding | None:
+    """Raise where the posterior does not exist; a finding where only the prior saves it."""
     if model.smooth.bounded:
-        return ""
+        return None
     smooth, prior = (np.asarray(values, np.float64) for values in _far_away(model, theta, x))
     if not _falls(smooth):
-        return ""
+        return None
     with np.errstate(invalid="ignore"):
         whole = smooth + prior
     if _falls(whole):
@@ -45,7 +46,7 @@ def check_sign(model: Model, theta: PyTree, x: PyTree) -> str:
             f"{SENTENCE}, and the whole potential with it: there is no posterior. Return minus "
             "the log likelihood, which is small where the data are likely."
         )
-    return SENTENCE
+    return Finding("smooth", SENTENCE)
 
 
 def _falls(values: np.ndarray) -> bool:

@@ -28,8 +28,8 @@ def summary_of(fit: Fit, most: int, level: float = LEVEL) -> str:
         f"{verdict} after {fit.num_steps} steps of {fit.num_particles} particles "
         f"({fit.seconds:.1f} s, {fit.compile_seconds:.1f} s to compile)"
     ]
-    for sentence in fit.warnings:
-        lines += paragraph(f"WARNING: {sentence}.")
+    for finding in fit.findings:
+        lines += paragraph(f"WARNING: {finding}.")
     theta, x = theta_numbers(fit, most, level), x_numbers(fit, most, level)
     for table, numbers in ((theta_table(fit, theta, level), theta), (x_table(x, level), x)):
         how = f"fit.summary(most={numbers.total}) shows all"

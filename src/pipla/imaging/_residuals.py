@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from pipla.diagnostics import Finding
 from pipla.operators import Identity, Mask
 
 #: How probable it is that a right model is reported.
@@ -45,12 +46,12 @@ class Residuals(NamedTuple):
     Attributes:
         sd: their standard deviation, in units of the noise.
         worst: the largest standard deviation in a group that is surely not 1; or `sd`.
-        finding: a sentence, if the model does not fit; or `None`.
+        finding: what does not fit; or `None`.
     """
 
     sd: float
     worst: float
-    finding: str | None
+    finding: Finding | None
 
 
 def examine(likelihood: Any, noise: float, particles: Array) -> Residuals:
@@ -77,18 +78,20 @@ def examine(likelihood: Any, noise: float, particles: Array) -> Residuals:
     known = isinstance(operator, Identity | Mask)
     if where:
         what, check = ("the noise", "it") if known else ("the blur or the noise", "both")
-        finding = (
-            f"{what} does not fit: {where}, the observations differ from what the restored image "
-            f"predicts by {np.sqrt(worst):.3g} times the stated noise, and should by 1; "
-            f"check {check}, for the image and its uncertainty rest on it"
+        finding = Finding(
+            what,
+            f"{what} does not fit; {where}, the observations differ from what the restored image "
+            f"predicts by {np.sqrt(worst):.3g} times the stated noise, and should by 1",
+            f"check {check}, for the image and its uncertainty rest on it",
         )
     elif known and seen.all():
         fine = noise_in_details(observed, noise)
         if fine is not None:
-            finding = (
+            finding = Finding(
+                "the noise",
                 f"the noise does not fit: the finest details of the observations are those of "
                 f"noise with a standard deviation of {fine:.3g}, and {noise:.3g} is stated; the "
-                "restored image keeps what is above it"
+                "restored image keeps what is above it",
             )
     return Residuals(total**0.5, (worst if where else total) ** 0.5, finding)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 
 import numpy as np
 
-from pipla.engine.diagnostics import LARGEST_GAP, ConvergenceWarning, rounded, still_moving
+from pipla.diagnostics import Finding, rhat, still_moving, warn_of
+from pipla.engine.doubts import LARGEST_GAP, NEGLIGIBLE, rounded
 from pipla.engine.hooks import Every, View
 from pipla.engine.result import Result, Status
-from pipla.fitting.observer import MOST_WATCHED, split_rhat
+from pipla.fitting.observer import MOST_WATCHED
 from pipla.imaging._residuals import MisfitWarning, Residuals
 from pipla.models.model import Model
 
@@ -42,42 +42,43 @@ class Looks(Every):
         """The split R-hat that nine of ten pixels stay below; NaN after few steps."""
         if not self._rows:
             return float("nan")
-        return float(np.quantile(split_rhat(np.stack(self._rows)), 0.9))
+        return float(np.quantile(rhat(np.stack(self._rows), "split"), 0.9))
 
 
 def judged(model: Model, result: Result, looks: Looks, residuals: Residuals) -> Result:
     """The result with what speaks against it, in words for images; each is a warning, too."""
     size = int(np.prod(result.particles.shape[1:]))
-    doubts: list[str] = []
+    found: list[Finding] = []
     for name, trace in result.theta_trace.items():
-        if still_moving(trace[result.burn_in :], np.abs(trace[-1] - trace[0])):
-            doubts.append(
+        if still_moving(trace[result.burn_in :], NEGLIGIBLE * np.abs(trace[-1] - trace[0])):
+            sentence = (
                 f"the {name} was still moving after the burn-in, so that it may be off, and the "
-                "image with it: take more steps"
+                "image with it"
             )
+            found.append(Finding(f"the {name}", sentence, "take more steps"))
     if looks.rhat() > LARGEST_RHAT:
-        doubts.append(
+        sentence = (
             f"the sampler has not mixed (R-hat of a tenth of the pixels is above {looks.rhat():.1f}"
-            f", good is below {LARGEST_RHAT}), so that the uncertainty may be too small: take more "
-            "steps"
+            f", good is below {LARGEST_RHAT}), so that the uncertainty may be too small"
         )
+        found.append(Finding("the uncertainty", sentence, "take more steps"))
     if result.prox_gap > LARGEST_GAP * size:
-        doubts.append(
+        sentence = (
             "the proximal map of total variation was inexact: the strength has run away, as it "
             "does where the stated noise is far from the true one"
         )
+        found.append(Finding("the strength", sentence))
     coarse = rounded(model, result.particles, result.x_variance)
-    doubts += [coarse] if coarse else []
-    for sentence in doubts:
-        warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
-    if residuals.finding:
-        warnings.warn(residuals.finding, MisfitWarning, stacklevel=4)
-        doubts.append(residuals.finding)
-    message = result.message.removesuffix("; ".join(["", *result.warnings]))
+    found += [coarse] if coarse else []
+    misfit = [residuals.finding] if residuals.finding else []
+    warn_of(found, stacklevel=5)
+    warn_of(misfit, MisfitWarning, stacklevel=5)
+    found += misfit
+    message = result.message.removesuffix("; ".join(["", *map(str, result.findings)]))
     completed = result.status in (Status.COMPLETED, Status.UNRELIABLE)
     return dataclasses.replace(
         result,
-        warnings=tuple(doubts),
-        message="; ".join([message, *doubts]),
-        status=(Status.UNRELIABLE if doubts else Status.COMPLETED) if completed else result.status,
+        findings=tuple(found),
+        message="; ".join([message, *map(str, found)]),
+        status=(Status.UNRELIABLE if found else Status.COMPLETED) if completed else result.status,
     )

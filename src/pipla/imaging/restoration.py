@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from pipla import _checks
 from pipla.algorithms import RPL
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.engine.driver import check_surroundings
 from pipla.engine.map_estimate import map_estimate
 from pipla.engine.result import Result, Status
@@ -97,7 +97,9 @@ class Restoration(NamedTuple):
         }
         shape = " × ".join(map(str, self.mean.shape))
         lines = [f"  {name:<13} {value}" for name, value in rows.items()]
-        return "\n".join([f"Restoration of {shape} pixels", *lines, *self.result.warnings])
+        return "\n".join(
+            [f"Restoration of {shape} pixels", *lines, *map(str, self.result.findings)]
+        )
 
 
 def restore(

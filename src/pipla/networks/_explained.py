@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from pipla.diagnostics import Finding
 from pipla.networks._likelihood import NetworkLikelihood
 from pipla.networks.modelling import NetworkModel
 
@@ -44,15 +45,19 @@ def loss_without(
 
 def nothing(
     network: NetworkModel, theta: PyTree, particles: dict[str, np.ndarray]
-) -> tuple[str, ...]:
-    """A sentence if the network explains no more of its observations than a constant would."""
+) -> tuple[Finding, ...]:
+    """A finding if the network explains no more of its observations than a constant would."""
     seen = some_of(network.likelihood)
     found = mean_loss(network, theta, particles, seen)
     constant = loss_without(network, theta, particles, seen)
     if not math.isfinite(found) or (seen.num_rows() or 1) * (constant - found) > math.log(STRONG):
         return ()
     return (
-        f"the network explains no more of its observations than a constant would (mean loss "
-        f"{found:.3g}, of a constant {constant:.3g}): the features say nothing of the labels, or "
-        "the weights have stayed near 0; try another key, more units, or another prior",
+        Finding(
+            "the loss",
+            f"the network explains no more of its observations than a constant would (mean loss "
+            f"{found:.3g}, of a constant {constant:.3g}); the features say nothing of the labels, "
+            "or the weights have stayed near 0",
+            "try another key, more units, or another prior",
+        ),
     )

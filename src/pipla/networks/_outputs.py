@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 from scipy.special import ndtri
 
 from pipla._intervals import tails_of
-from pipla.engine.diagnostics import monte_carlo_error
+from pipla.diagnostics import monte_carlo_error
 from pipla.engine.views import series_of
 from pipla.networks._families import Classes
 from pipla.networks._settling import traces_of
@@ -100,7 +100,7 @@ def overview_of(
         f"{trained.num_particles} particles ({trained.result.seconds:.1f} s); {count} draws of the "
         "weights are kept."
     )
-    return Overview(title, lead, trained.warnings, listings, EXPLAINED)
+    return Overview(title, lead, trained.findings, listings, EXPLAINED)
 
 
 def names_of(count: int, given: Sequence[str] | None) -> list[str]:

@@ -9,14 +9,17 @@ from itself at other times.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 from jaxtyping import PyTree
-from scipy import special
 
-from pipla.engine.diagnostics import monte_carlo_error, still_moving
+from pipla.diagnostics import (
+    Finding,
+    chance_of_differences,
+    monte_carlo_error,
+    rhat,
+    still_moving,
+)
 from pipla.engine.hooks import Every, View
 
 #: The Monte-Carlo error of each logarithm at which a run is long enough: twice that of $\alpha$ is
@@ -59,7 +62,7 @@ def unsettled(trace: np.ndarray) -> bool:
     """
     if len(trace) < SHORT:
         return bool(abs(trace[-1] - trace[0]) > WANDERS)
-    if not still_moving(trace, 100 * DRIFTS):  # it ignores a hundredth of that
+    if not still_moving(trace, ignore=DRIFTS):
         return False
     middle = len(trace) // 2
     steady = abs(np.corrcoef(np.arange(len(trace)), trace)[0, 1]) > STEADY
@@ -101,20 +104,21 @@ class Settled(Every):
         return self.reason
 
 
-def doubts(theta_trace: PyTree, first: int) -> tuple[str, ...]:
+def findings_of(theta_trace: PyTree, first: int) -> tuple[Finding, ...]:
     """Scales and noise that have not settled, or have run away, after the first steps."""
-    found: list[Any] = []
+    found = []
     for name, values in traces_of(theta_trace).items():
         settled = values[min(first, len(values) - 1) :]
         if unsettled(settled):
-            found.append(
+            sentence = (
                 f"{name} was still moving when its average was taken (its logarithm from "
-                f"{settled[0]:.3g} to {settled[-1]:.3g}): train with more steps"
+                f"{settled[0]:.3g} to {settled[-1]:.3g})"
             )
+            found.append(Finding(name, sentence, "train with more steps"))
     return tuple(found)
 
 
-def uncertain(theta_trace: PyTree, first: int) -> tuple[str, ...]:
+def uncertain(theta_trace: PyTree, first: int) -> tuple[Finding, ...]:
     """Scales and noise that wander too much to be known by the end of the longest run."""
     errors = {
         name: float(monte_carlo_error(values[first:]))
@@ -122,8 +126,11 @@ def uncertain(theta_trace: PyTree, first: int) -> tuple[str, ...]:
         if not unsettled(values[first:])
     }
     return tuple(
-        f"{name} has a Monte-Carlo error of {error:.2g} in its logarithm, above {TOLERANCE:g}: "
-        "train with more steps (num_steps) or particles"
+        Finding(
+            name,
+            f"{name} has a Monte-Carlo error of {error:.2g} in its logarithm, above {TOLERANCE:g}",
+            "train with more steps (num_steps) or particles",
+        )
         for name, error in errors.items()
         if not error <= TOLERANCE
     )
@@ -131,7 +138,7 @@ def uncertain(theta_trace: PyTree, first: int) -> tuple[str, ...]:
 
 def travelling(
     trace: PyTree, first: int, last: int, rate: float, standardised: bool
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     """Parameters of the network that Adam moved steadily when its steps began to fall.
 
     Arguments:
@@ -150,13 +157,17 @@ def travelling(
     if not found:
         return ()
     advice = "" if standardised else "standardise features and labels, "
+    names = ", ".join(found)
     return (
-        f"{', '.join(found)} of the network, which is not latent, was still on its way when it was "
-        f"fixed: {advice}start it nearer, or train with more steps (num_steps)",
+        Finding(
+            names,
+            f"{names} of the network, which is not latent, was still on its way when it was fixed",
+            f"{advice}start it nearer, or train with more steps (num_steps)",
+        ),
     )
 
 
-def stuck(particles: PyTree, num_particles: int) -> tuple[str, ...]:
+def stuck(particles: PyTree, num_particles: int) -> tuple[Finding, ...]:
     """Layers whose weights moved less than particles differ.
 
     Arguments:
@@ -167,8 +178,12 @@ def stuck(particles: PyTree, num_particles: int) -> tuple[str, ...]:
         name: log_sizes(weights).reshape(-1, num_particles) for name, weights in particles.items()
     }
     return tuple(
-        f"the weights of {name!r} have hardly moved since averages began (R-hat of their size "
-        f"{r_hat(sizes)[0]:.1f}), and its scale depends on where they are: train with more steps"
+        Finding(
+            name,
+            f"the weights of {name!r} have hardly moved since averages began (R-hat of their size "
+            f"{rhat(sizes, 'split'):.1f}), and its scale depends on where they are",
+            "train with more steps",
+        )
         for name, sizes in found.items()
         if are_stuck(sizes)
     )
@@ -182,20 +197,4 @@ def log_sizes(weights: np.ndarray) -> np.ndarray:
 
 def are_stuck(sizes: np.ndarray) -> bool:
     """Whether particles (columns) differ by more than they change in time (rows)."""
-    apart, chance = r_hat(sizes)
-    return apart > APART and chance < BY_CHANCE
-
-
-def r_hat(sizes: np.ndarray) -> tuple[float, float]:
-    """R-hat (Gelman and Rubin 1992), and the probability that it is as large by chance.
-
-    The latter is by an F test: two times of two particles say little. Of a single time, 1 and 1.
-    """
-    times, count = sizes.shape
-    if times < 2:
-        return 1.0, 1.0
-    within = np.mean(np.var(sizes, axis=0, ddof=1))
-    between = np.var(np.mean(sizes, axis=0), ddof=1)
-    ratio = times * between / within if within > 0 else np.inf
-    chance = special.fdtrc(count - 1, count * (times - 1), ratio)
-    return float(np.sqrt((times - 1 + ratio) / times)), float(chance)
+    return bool(rhat(sizes, "split") > APART) and chance_of_differences(sizes) < BY_CHANCE

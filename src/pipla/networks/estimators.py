@@ -126,7 +126,7 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
         )
         self.scales_ = dict(self.network_.scales)
         self.scales_stderr_ = dict(self.network_.scales_stderr)
-        self.warnings_ = self.network_.warnings
+        self.findings_ = self.network_.findings
         self.n_iter_ = self.network_.result.num_steps
 
     def prune(
@@ -226,7 +226,7 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
         if found.result is None:
             raise DamagedResultError("the run of the network is missing.")
         network = made._network(np.zeros((1, made.n_features_in_)), np.zeros(1), jax.random.key(0))
-        made.network_ = TrainedNetwork.of(network, found.result, made.warnings_, count)
+        made.network_ = TrainedNetwork.of(network, found.result, made.findings_, count)
         return made
 
 
@@ -250,7 +250,7 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         classes_: the labels.
         scales_, scales_stderr_: $\alpha$ of each layer, and its Monte-Carlo error.
         network_: the `pipla.networks.TrainedNetwork`.
-        warnings_: what speaks against the answer, one sentence each.
+        findings_: what speaks against the answer.
         mean_, scale_: of the features.
         n_iter_: the number of steps.
 
@@ -315,7 +315,7 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
 
     Attributes:
         noise_: the learned standard deviation of the noise, in the units of y.
-        scales_, scales_stderr_, network_, warnings_, mean_, scale_, n_iter_: as for
+        scales_, scales_stderr_, network_, findings_, mean_, scale_, n_iter_: as for
             `SparseBayesianMLPClassifier`.
     """
 

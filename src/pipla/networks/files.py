@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _trees
+from pipla.diagnostics import Finding
 from pipla.engine import storage
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.result import Result
@@ -31,7 +32,7 @@ class SavedNetwork:
         result: the run, in non-centred coordinates.
         priors: the prior of each latent layer.
         family: the name of the class of what the network predicts.
-        warnings: those of the trained network.
+        findings: those of the trained network.
         num_observations: how many it was trained on; 0 if unknown.
         answers: what its first particle predicts of `_probe`; `None` if unknown.
     """
@@ -39,7 +40,7 @@ class SavedNetwork:
     result: Result
     priors: dict[str, str]
     family: str
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     num_observations: int = 0
     answers: np.ndarray | None = None
 
@@ -47,7 +48,7 @@ class SavedNetwork:
 def save(
     network: NetworkModel,
     result: Result,
-    warnings: tuple[str, ...],
+    findings: tuple[Finding, ...],
     num_observations: int,
     path: str | Path,
 ) -> Path:
@@ -55,7 +56,7 @@ def save(
     priors: dict[str, str] = {layer.name: layer.prior for layer in network.layers}
     family = type(network.family).__name__
     answers = _answers(network, result)
-    saved = SavedNetwork(result, priors, family, warnings, num_observations, answers)
+    saved = SavedNetwork(result, priors, family, findings, num_observations, answers)
     return storage.save(saved, path)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from pipla import _checks, _trees
+from pipla.diagnostics import Finding, warn_of
 from pipla.networks._explained import loss_without, mean_loss, some_of
 from pipla.networks._layers import Layer, layer_named
 from pipla.networks._likelihood import NetworkLikelihood
@@ -45,7 +45,7 @@ class PrunedNetwork:
             loaded without its observations.
         loss_without: that of the best prediction that is the same for all observations; for a loss
             of your own, with all latent weights 0.
-        warnings: what speaks against the pruned network, one sentence each.
+        findings: what speaks against the pruned network.
     """
 
     network: NetworkModel
@@ -56,7 +56,7 @@ class PrunedNetwork:
     loss_before: float | None = None
     loss_after: float | None = None
     loss_without: float | None = None
-    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def sparsity(self) -> dict[str, float]:
@@ -178,7 +178,7 @@ class PrunedNetwork:
                 f"  loss on the observations {self.loss_before:.3g} before, {self.loss_after:.3g} "
                 f"after: {max(self.lost, 0.0):.1%} of what the network explains is lost"
             )
-        said = [line for one in self.warnings for line in paragraph(f"WARNING: {one}.")]
+        said = [line for one in self.findings for line in paragraph(f"WARNING: {one}.")]
         return "\n".join([head, *lines, *said])
 
     def _constant(self, draw: int, layer: Layer, after: Layer) -> np.ndarray | None:
@@ -243,10 +243,9 @@ def pruned(
     kept = {name: np.where(masks[name], weights, 0) for name, weights in particles.items()}
     made = PrunedNetwork(network, theta, kept, masks, found)
     if seen is not None:
-        made = _judged(made, whole, seen)
-    made = dataclasses.replace(made, warnings=_doubts(made))
-    for sentence in made.warnings:
-        warnings.warn(f"{sentence}.", PruningWarning, stacklevel=3)
+        made = _with_losses(made, whole, seen)
+    made = dataclasses.replace(made, findings=_judged(made))
+    warn_of(made.findings, PruningWarning)
     return made
 
 
@@ -254,7 +253,7 @@ class PruningWarning(UserWarning):
     """A network that pruning has damaged."""
 
 
-def _judged(
+def _with_losses(
     found: PrunedNetwork, whole: dict[str, np.ndarray], seen: NetworkLikelihood
 ) -> PrunedNetwork:
     """With the losses of the trained network, of the pruned one, and without a network."""
@@ -267,22 +266,26 @@ def _judged(
     )
 
 
-def _doubts(found: PrunedNetwork) -> tuple[str, ...]:
-    """What speaks against a pruned network, one sentence each."""
-    doubts = []
+def _judged(found: PrunedNetwork) -> tuple[Finding, ...]:
+    """What speaks against a pruned network."""
+    findings = []
     for name, mask in found.masks.items():
         empty = np.sum(~np.any(mask.reshape(len(mask), -1), axis=1))
         if empty:
             where = f" in {empty} of {len(mask)} draws" if len(mask) > 1 else ""
-            doubts.append(f"no weight of {name!r} is left{where}: prune less")
+            sentence = f"no weight of {name!r} is left{where}"
+            findings.append(Finding(name, sentence, "prune less"))
     if found.lost is not None and found.lost > CLEAR_LOSS:
         share = "all" if found.lost >= 1 else f"{found.lost:.0%} of what"
-        doubts.append(
-            f"pruning lost {share} the network explains of the observations (the "
-            f"mean loss was {found.loss_before:.3g} and is {found.loss_after:.3g}): prune less, or "
-            "compare the error of the pruned network on new data"
+        findings.append(
+            Finding(
+                "the loss",
+                f"pruning lost {share} the network explains of the observations (the mean loss was "
+                f"{found.loss_before:.3g} and is {found.loss_after:.3g})",
+                "prune less, or compare the error of the pruned network on new data",
+            )
         )
-    return tuple(doubts)
+    return tuple(findings)
 
 
 def share(name: str, value: Any) -> float:

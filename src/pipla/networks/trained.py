@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 from pipla import _trees
 from pipla._intervals import chosen_draws, mixture_quantile, tails_of
+from pipla.diagnostics import Finding
 from pipla.engine.result import Result, Status
 from pipla.engine.run import in_structure_of
 from pipla.networks import _settling, files
@@ -46,7 +47,7 @@ class TrainedNetwork(Outputs):
         noise: the standard deviation of the noise of a regression, else `None`.
         particles: the weights of each layer: draws from their posterior, the `num_particles`
             particles of a step, then those of a later one, and so on.
-        warnings: what speaks against the answer, one sentence each.
+        findings: what speaks against the answer.
         result: the `pipla.Result` of the run, in non-centred coordinates.
         num_observations: how many it was trained on; 0 where a file does not say. A loaded network
             may have been given others, which `prune` does not judge by.
@@ -59,7 +60,7 @@ class TrainedNetwork(Outputs):
     noise: float | None
     particles: dict[str, np.ndarray]
     num_particles: int
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     result: Result
     num_observations: int = 0
 
@@ -68,14 +69,14 @@ class TrainedNetwork(Outputs):
         cls,
         network: NetworkModel,
         result: Result,
-        warnings: tuple[str, ...] | None = None,
+        findings: tuple[Finding, ...] | None = None,
         num_observations: int | None = None,
     ) -> TrainedNetwork:
         """From a run that kept its weights, as draws, after every so many steps.
 
         Arguments:
             network, result: the model and the run.
-            warnings: those of a loaded network; by default they are found here.
+            findings: those of a loaded network; by default they are made here.
             num_observations: that of a loaded network; by default that of the model.
         """
         if num_observations is None:
@@ -106,7 +107,7 @@ class TrainedNetwork(Outputs):
             noise=None if noise is None else float(np.exp(noise)),
             particles=particles,
             num_particles=num_particles,
-            warnings=_doubts(network, result, particles) if warnings is None else warnings,
+            findings=_judged(network, result, particles) if findings is None else findings,
             result=result,
             num_observations=num_observations,
         )
@@ -116,7 +117,7 @@ class TrainedNetwork(Outputs):
 
         A file holds numbers and names, no code: the module and the data are not in it.
         """
-        return files.save(self.network, self.result, self.warnings, self.num_observations, path)
+        return files.save(self.network, self.result, self.findings, self.num_observations, path)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the algorithm, whose optimiser is made of local functions."""
@@ -124,13 +125,13 @@ class TrainedNetwork(Outputs):
 
     @property
     def status(self) -> Status:
-        """How the run ended; unreliable where there are `warnings`.
+        """How the run ended; unreliable where there are `findings`.
 
         Scales and noise must settle. Other parameters of the network may wander, and are not
         judged: many a network is the same function as another one.
         """
         if self.result.status in ENDED:
-            return Status.UNRELIABLE if self.warnings else Status.COMPLETED
+            return Status.UNRELIABLE if self.findings else Status.COMPLETED
         return self.result.status
 
     @property
@@ -275,7 +276,7 @@ class TrainedNetwork(Outputs):
         ]
         table = aligned(["layer", "prior", "weights", "alpha", "mcse", "scale"], rows)
         noise = [] if self.noise is None else [f"noise {self.noise:.4g}"]
-        said = [line for one in self.warnings for line in paragraph(f"WARNING: {one}.")]
+        said = [line for one in self.findings for line in paragraph(f"WARNING: {one}.")]
         count = len(jax.tree.leaves(self.particles)[0])
         head = (
             f"TrainedNetwork: {self.status.value} after {self.result.num_steps} steps, "
@@ -302,7 +303,7 @@ def load(path: str | Path, network: NetworkModel) -> TrainedNetwork:
         ValueError: it is one, with other layers, priors, shapes or another family.
     """
     found = files.load(network, path)
-    return TrainedNetwork.of(network, found.result, found.warnings, found.num_observations)
+    return TrainedNetwork.of(network, found.result, found.findings, found.num_observations)
 
 
 def _thinned(draws: np.ndarray) -> np.ndarray:
@@ -313,24 +314,26 @@ def _thinned(draws: np.ndarray) -> np.ndarray:
     return draws[np.linspace(0, count - 1, MOST_DRAWS + 1).round().astype(int)[1:]]
 
 
-def _doubts(network: NetworkModel, result: Result, particles: PyTree) -> tuple[str, ...]:
-    """What speaks against a trained network, one sentence each."""
+def _judged(network: NetworkModel, result: Result, particles: PyTree) -> tuple[Finding, ...]:
+    """What speaks against a trained network."""
     if result.status is Status.NONFINITE:
         advice = "" if network.likelihood.is_standardised() else "standardise the features, "
-        broken = (
+        broken = Finding(
+            "theta",
             f"theta or a weight became non-finite at step {result.num_steps + 1}, and the state "
-            "before it is kept: look for a log or a division by zero in the module or the loss, "
-            f"{advice}and start the scales where `networks.model` does"
+            "before it is kept",
+            "look for a log or a division by zero in the module or the loss, "
+            f"{advice}and start the scales where `networks.model` does",
         )
         return (broken, *_overfit(network))
     return (
-        *_settling.doubts(result.theta_trace, result.burn_in),
+        *_settling.findings_of(result.theta_trace, result.burn_in),
         *_settling.stuck(particles, _trees.num_particles(result.particles)),
         *_overfit(network),
     )
 
 
-def _overfit(network: NetworkModel) -> tuple[str, ...]:
+def _overfit(network: NetworkModel) -> tuple[Finding, ...]:
     """More weights without a prior than observations can determine; biases do little harm."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(network.theta["network"])]
     free = sum(math.prod(shape) for shape in shapes if sum(size > 1 for size in shape) > 1)
@@ -338,7 +341,11 @@ def _overfit(network: NetworkModel) -> tuple[str, ...]:
     if free <= rows:
         return ()
     return (
-        f"the network has {free} weights that are not latent, more than the {rows} observations: "
-        "they are learned without a prior, fit these observations too well, and make predictions "
-        "overconfident; put more layers under a prior, or fix them",
+        Finding(
+            "weights that are not latent",
+            f"the network has {free} weights that are not latent, more than the {rows} "
+            "observations; they are learned without a prior, fit these observations too well, and "
+            "make predictions overconfident",
+            "put more layers under a prior, or fix them",
+        ),
     )

@@ -16,7 +16,7 @@ from jaxtyping import Array, Key, PyTree
 from pipla import _checks
 from pipla.algorithms import Algorithm, Minibatch
 from pipla.algorithms.base import number
-from pipla.engine.diagnostics import ConvergenceWarning, warn_of
+from pipla.diagnostics import ConvergenceWarning, warn_of
 from pipla.engine.driver import check_surroundings
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Result, Status
@@ -85,7 +85,7 @@ def train(
         progress: show a progress bar; by default only on a terminal.
 
     Returns:
-        A `TrainedNetwork`. Its `status` and `warnings` say whether the scales have settled and the
+        A `TrainedNetwork`. Its `status` and `findings` say whether the scales have settled and the
         particles mix.
     """
     check_surroundings()
@@ -139,8 +139,8 @@ def train(
         more += uncertain(result.theta_trace, result.burn_in)
     if result.status in ENDED:
         more += nothing(network, trained.theta, trained.particles)
-    trained = dataclasses.replace(trained, warnings=(*trained.warnings, *more))
-    warn_of(trained.warnings)
+    trained = dataclasses.replace(trained, findings=(*trained.findings, *more))
+    warn_of(trained.findings)
     return trained
 
 

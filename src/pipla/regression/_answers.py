@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipla._intervals import tails_of
+from pipla.diagnostics import Finding
 from pipla.regression._chains import (
     LEVEL_VARIANCE,
     GlmChain,
@@ -39,7 +40,7 @@ class Answer(NamedTuple):
         noise: sigma; NaN where there is none.
         theta: what was learned, by name: draws, or where a normal distribution stands for it,
             its quantiles. The median is the estimate: it is inside of every interval.
-        doubts: what speaks against the answer, one sentence each.
+        findings: what speaks against the answer.
         factors: features that are the levels of a category, the reference first.
         fit: the `Posterior` or the `pipla.Fit` that this comes from.
         state: where a warm start resumes.
@@ -55,7 +56,7 @@ class Answer(NamedTuple):
     threshold: np.ndarray
     noise: float
     theta: dict[str, np.ndarray]
-    doubts: tuple[str, ...]
+    findings: tuple[Finding, ...]
     fit: Any
     state: Any
     mode: Mode | None = None
@@ -223,23 +224,29 @@ def _answer(
     theta = {"zeros": found.theta[:, 1], "scale": scale * found.theta[:, 2]}
     if np.isfinite(found.noise):
         theta["noise"] = scale * found.theta[:, 0]
-    doubts = []
+    findings = []
     if found.rhat > DISAGREE:
         about = "the noise"
         if found.worst >= 0:
             about = f"the coefficient of {task.name(design.kept[found.worst % design.size])}"
-        doubts.append(
-            f"the chains disagree, most of all about {about} (potential scale reduction "
-            f"{found.rhat:.2f}, good is below 1.1): means and predictions are usually sound, but "
-            "the probabilities of strongly correlated features, which may replace each other, and "
-            "the sizes of effects that separate labels, which hardly anything bounds, are not "
-            "accurate, nor is what was learned (theta_ and its intervals)"
+        findings.append(
+            Finding(
+                about,
+                f"the chains disagree, most of all about {about} (R-hat {found.rhat:.2f}, above "
+                f"{DISAGREE}). Means and predictions are usually sound. Not accurate are the "
+                "probabilities of strongly correlated features, which may replace each other, the "
+                "sizes of effects that separate labels, which hardly anything bounds, and what was "
+                "learned (theta_ and its intervals)",
+            )
         )
     elif found.theta_rhat > DISAGREE:
-        doubts.append(
-            "the chains disagree about the weights of the prior (potential scale reduction "
-            f"{found.theta_rhat:.2f}, good is below 1.1), but neither about predictions nor about "
-            "the largest coefficients: theta_ and its intervals are not accurate"
+        findings.append(
+            Finding(
+                "theta_",
+                f"the chains disagree about the weights of the prior (R-hat {found.theta_rhat:.2f},"
+                f" above {DISAGREE}), but neither about predictions nor about the largest "
+                "coefficients: theta_ and its intervals are not accurate",
+            )
         )
     return Answer(
         mean=design.coefficients(mean) * scale,
@@ -251,7 +258,7 @@ def _answer(
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=float("nan"),
         theta=theta,
-        doubts=tuple(doubts),
+        findings=tuple(findings),
         fit=found,
         state=None,
         factors=tuple(tuple(design.kept[list(factor)].tolist()) for factor in found.factors),

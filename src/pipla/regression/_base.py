@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ import numpy as np
 from pipla import _checks
 from pipla._extras import extra
 from pipla._intervals import tails_of
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import Finding, warn_of
 from pipla.regression._doubts import dependent_doubt, index_doubt, rows_doubt
 from pipla.regression._frames import refuse_frame, refuse_text
 from pipla.regression._learned import LEARNING
@@ -140,9 +139,9 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
             answer = learned_linear(task, self._progress())
         self._resume_ = (shape, answer.state)
         self._answer_ = answer._replace(state=None)
-        for sentence in answer.doubts if self.prior == "learned" else ():  # `pipla.fit` has warned
-            warnings.warn(f"{sentence}.", ConvergenceWarning, stacklevel=4)
-        self.warnings_ = answer.doubts
+        if self.prior == "learned":  # of others `pipla.fit` has warned
+            warn_of(answer.findings, stacklevel=5)
+        self.findings_ = answer.findings
         self.fit_ = answer.fit
         learned = answer.learned(LEVEL)
         self.theta_ = {name: middle for name, (middle, _, _) in learned.items()}
@@ -288,17 +287,16 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
         refuse_frame(X)
         return validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=np.float64)
 
-    def _doubt(self, X: Any, y: np.ndarray, *sentences: str | None) -> None:
-        """Warn of data that contradict the model: by these sentences, and those for all models."""
+    def _doubt(self, X: Any, y: np.ndarray, *found: Finding | None) -> None:
+        """Warn of data that contradict the model: by these findings, and those for all models."""
         common = [rows_doubt(len(y)), index_doubt(X, self._name)]
         if self.prior == "learned":  # others have no answers that exclude each other
             factors = self._answer_.factors
             common.append(dependent_doubt(X, self.fit_intercept, factors, self._name))
-        for sentence in (*common, *sentences):
-            if sentence is not None:
-                warnings.warn(f"{sentence}.", UserWarning, stacklevel=4)
-                self.warnings_ = (*self.warnings_, sentence)
-        self._answer_ = self._answer_._replace(doubts=self.warnings_)
+        more = tuple(finding for finding in (*common, *found) if finding is not None)
+        warn_of(more, UserWarning, stacklevel=5)
+        self.findings_ = (*self.findings_, *more)
+        self._answer_ = self._answer_._replace(findings=self.findings_)
 
     def _name(self, feature: int) -> str:
         """A feature in a sentence."""

@@ -1,4 +1,4 @@
-"""Do the data look like the model that was fitted? Sentences for what they contradict."""
+"""Do the data look like the model that was fitted? Findings for what they contradict."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from scipy import stats
+
+from pipla.diagnostics import Finding, Severity
 
 #: Draws of the coefficients at which the residuals are looked at.
 DRAWS = 20
@@ -32,8 +34,8 @@ DEPENDENT = 1e-12
 MOST_WORK, MOST_FEATURES = 4e9, 1000
 
 
-def tails_doubt(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> str | None:
-    r"""A sentence if the noise of a linear regression has heavier tails than a normal one.
+def tails_doubt(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> Finding | None:
+    r"""A finding if the noise of a linear regression has heavier tails than a normal one.
 
     If b is one draw from the posterior, (b, y) has the distribution that coefficients and responses
     have under the model, so that the residuals y - Xb of *one draw* are independent and normal
@@ -62,16 +64,18 @@ def tails_doubt(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> st
     largest = np.argsort(-sizes)[:3]
     ratio = float(sizes[largest[0]] / np.std(residuals))
     rows = ", ".join(str(row) for row in largest)
-    return (
+    return Finding(
+        "the noise",
         f"the noise has heavier tails than a normal distribution (excess kurtosis {excess:.3g}, "
-        f"normal is 0; the largest residual is {ratio:.3g} standard deviations): a few "
-        "observations may decide the answer, and intervals assume normal noise; look at "
-        f"observations {rows}, transform y, or give observations far off a small sample_weight"
+        f"normal is 0; the largest residual is {ratio:.3g} standard deviations), so that a few "
+        "observations may decide the answer, and intervals assume normal noise",
+        f"look at observations {rows}, transform y, or give observations far off a small "
+        "sample_weight",
     )
 
 
-def dispersion_doubt(y: np.ndarray, rates: np.ndarray, weights: np.ndarray) -> str | None:
-    r"""A sentence if counts vary by more than a Poisson distribution does.
+def dispersion_doubt(y: np.ndarray, rates: np.ndarray, weights: np.ndarray) -> Finding | None:
+    r"""A finding if counts vary by more than a Poisson distribution does.
 
     Pearson's $\sum_i w_i (y_i - \mu_i)^2 / \mu_i$ is about the number of observations, with the
     variance $\sum_i (2 + 1/(w_i \mu_i))$. Whole weights may count observations or be exposures: the
@@ -84,32 +88,35 @@ def dispersion_doubt(y: np.ndarray, rates: np.ndarray, weights: np.ndarray) -> s
     error = float(np.sqrt(np.sum(2 + 1 / np.maximum(weights * rates, 1e-3)))) / count
     if not ratio > 1 + max(0.5, 5 * error):
         return None
-    return (
-        f"the counts vary {ratio:.3g} times as much as a Poisson distribution does: intervals are "
-        f"too short by a factor of about {np.sqrt(ratio):.2g}, and too many features are included; "
-        f"weights that are {ratio:.3g} times smaller (sample_weight) account for it"
+    return Finding(
+        "y",
+        f"the counts vary {ratio:.3g} times as much as a Poisson distribution does, so that "
+        f"intervals are too short by a factor of about {np.sqrt(ratio):.2g}, and too many features "
+        "are included",
+        f"weights that are {ratio:.3g} times smaller (sample_weight) account for it",
     )
 
 
-def rows_doubt(rows: int) -> str | None:
-    """A sentence if there are few observations."""
+def rows_doubt(rows: int) -> Finding | None:
+    """A finding if there are few observations."""
     if rows >= FEW_ROWS:
         return None
-    return (
-        f"there are only {rows} observations: the prior decides coefficients, probabilities and "
-        "intervals more than the data do"
+    return Finding(
+        "observations",
+        f"there are only {rows} observations, so that the prior decides coefficients, "
+        "probabilities and intervals more than the data do",
     )
 
 
-def constant_doubt(y: np.ndarray) -> str | None:
-    """A sentence if all responses are equal."""
+def constant_doubt(y: np.ndarray) -> Finding | None:
+    """A finding if all responses are equal."""
     if np.ptp(y) > 1e-13 * np.max(np.abs(y)):
         return None
-    return f"y is {y[0]:.6g} in all observations: there is nothing to explain"
+    return Finding("y", f"y is {y[0]:.6g} in all observations: there is nothing to explain")
 
 
-def index_doubt(features: Any, name: Callable[[int], str]) -> str | None:
-    """A sentence about features that number the rows.
+def index_doubt(features: Any, name: Callable[[int], str]) -> Finding | None:
+    """A finding about features that number the rows.
 
     That is: different integers, none negative and all below twice the number of rows, as an index
     has before and after some rows were left out. Of n integers drawn from so many, all are
@@ -134,27 +141,33 @@ def index_doubt(features: Any, name: Callable[[int], str]) -> str | None:
     if not found:
         return None
     others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return (
-        f"{found[0]}{others} has another integer in every row, as an index has: leave it out, "
-        "unless the order of the rows means something"
+    return Finding(
+        found[0],
+        f"{found[0]}{others} has another integer in every row, as an index has",
+        "leave it out, unless the order of the rows means something",
+        Severity.NOTE,
     )
 
 
-def family_doubt(y: np.ndarray) -> str | None:
-    """A sentence if the responses of a linear regression look like classes or counts."""
+def family_doubt(y: np.ndarray) -> Finding | None:
+    """A finding if the responses of a linear regression look like classes or counts."""
     values = np.unique(y)
     if len(y) < FEWEST or len(values) < 2 or not np.all(values == np.floor(values)):
         return None
     if len(values) == 2 or (len(values) <= FEW_VALUES and np.all(np.diff(values) == 1)):
         shown = ", ".join(f"{value:g}" for value in values)
-        return (
-            f"y has only the values {shown}: for classes use SparseLogisticRegression; intervals "
-            "of a linear regression assume normal noise"
+        return Finding(
+            "y",
+            f"y has only the values {shown}, and intervals of a linear regression assume normal "
+            "noise",
+            "for classes use SparseLogisticRegression",
         )
     if values[0] == 0 and np.mean(y) < SMALL_COUNTS:
-        return (
-            f"y holds integers from 0 to {values[-1]:g}: for counts use SparsePoissonRegression; "
-            "intervals of a linear regression assume normal noise"
+        return Finding(
+            "y",
+            f"y holds integers from 0 to {values[-1]:g}, and intervals of a linear regression "
+            "assume normal noise",
+            "for counts use SparsePoissonRegression",
         )
     return None
 
@@ -164,8 +177,8 @@ def dependent_doubt(
     intercept: bool,
     factors: Sequence[Sequence[int]],
     name: Callable[[int], str],
-) -> str | None:
-    """A sentence if features are linearly dependent, with the intercept if there is one.
+) -> Finding | None:
+    """A finding if features are linearly dependent, with the intercept if there is one.
 
     Nothing is said of what the sampler knows: levels of a category, and equal features. With as
     many features as observations they depend on each other anyhow.
@@ -199,7 +212,9 @@ def dependent_doubt(
     if not found:
         return None
     shown = ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
-    return (
-        f"{shown} determine each other{' up to a constant' if intercept else ''}: the data do not "
-        "tell their effects apart, and the prior does; leave one of them out"
+    return Finding(
+        shown,
+        f"{shown} determine each other{' up to a constant' if intercept else ''}; the data do not "
+        "tell their effects apart, and the prior does",
+        "leave one of them out",
     )

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pipla.diagnostics import rhat
 from pipla.regression._factors import Factors, references, relative
 from pipla.regression._mixture import learn
 from pipla.regression._precision import (
     FIRST,
     another_round,
     monte_carlo_error,
-    scale_reduction,
 )
 from pipla.regression._state import Prior, Tally
 
@@ -264,7 +264,7 @@ def _round(
     watched = {-1: scores[..., 0]} if linear else {}
     largest = np.argsort(-np.abs(mean))[:20]
     watched |= {int(j): kept[..., j].astype(np.float64) for j in largest}
-    reductions = {j: scale_reduction(series) for j, series in watched.items()}
+    reductions = {j: float(rhat(series.T)) for j, series in watched.items()}
     worst = max(reductions, key=lambda j: reductions[j], default=-1)
     theta = np.concatenate([tally.theta for tally in every])
     theta[:, 0] = np.sqrt(theta[:, 0])
@@ -281,7 +281,7 @@ def _round(
         rhat=reductions.get(worst, 1.0),
         worst=worst,
         error=monte_carlo_error(parts, chains[0].square),
-        theta_rhat=max(scale_reduction(logs[..., k]) for k in range(3)),
+        theta_rhat=float(np.max(rhat(np.swapaxes(logs, 0, 1)))),
         acceptance=float(scores[..., 0].sum()) / proposals if proposals else 1.0,
     )
 

@@ -105,7 +105,7 @@ def overview_of(model: Any, given: Sequence[str] | None, level: float, units: st
         f"{type(model).__name__}, prior {model.prior}",
         f"{model.n_features_in_} features, {len(model._answer_.draws)} draws of the posterior; the "
         "prior was learned from the data.",
-        tuple(model.warnings_),
+        tuple(model.findings_),
         [
             Listing(heading_of(model), head, [row(i) for i in (*rest, *places)]),
             Listing("What was learned", ["learned", "median", about], theta, whole=True),

@@ -72,16 +72,3 @@ def _error_of(parts: np.ndarray, square: Square) -> float:
     """The variance of the mean of parts that are independent of each other."""
     count, mean = len(parts), parts.mean(axis=0)
     return sum(square(part - mean, mean) for part in parts) / (count * (count - 1))
-
-
-def scale_reduction(series: np.ndarray) -> float:
-    """Gelman and Rubin's potential scale reduction of split chains; axes: chains, draws."""
-    half = series.shape[1] // 2
-    if half < 2:
-        return 1.0
-    parts = np.concatenate([series[:, :half], series[:, half : 2 * half]])
-    within = parts.var(axis=1, ddof=1).mean()
-    between = parts.mean(axis=1).var(ddof=1)
-    if within <= 1e-12 * np.mean(series**2):  # constant, or as good as that
-        return 1.0
-    return float(np.sqrt((half - 1) / half + between / within))

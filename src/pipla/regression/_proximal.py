@@ -177,7 +177,7 @@ def _answer(
         threshold=0.5 * scale * spread_out(design, errors / design.scales),
         noise=noise * scale,
         theta=theta,
-        doubts=found.warnings,
+        findings=found.findings,
         fit=found,
         state=None,
         mode=mode,

@@ -42,8 +42,8 @@ def summary_of(
     `units` says in which units what was learned is given, `meaning` what coefficients add up to.
     """
     lines = [title, *(paragraph(f"Coefficients: {meaning}.")[1:] if meaning else [])]
-    for doubt in answer.doubts:
-        lines += paragraph(f"WARNING: {doubt}.")
+    for finding in answer.findings:
+        lines += paragraph(f"WARNING: {finding}.")
     percent = f"{100 * level:.4g} % interval"
     learned = answer.learned(level)
     rows = [[name, f"{middle:.4g}", interval(*ends)] for name, (middle, *ends) in learned.items()]

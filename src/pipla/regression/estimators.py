@@ -63,7 +63,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
             that are not 0, for standardised features; with other priors the scale parameter c),
             `noise`.
         fit_: the draws and how they were made; a `pipla.Fit` unless the prior is `"learned"`.
-        warnings_: what speaks against the answer, one sentence each.
+        findings_: what speaks against the answer.
         n_iter_: the sweeps, or steps, of each chain.
 
     Example:

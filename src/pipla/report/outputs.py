@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipla import _checks, _files
 from pipla._extras import extra
+from pipla.diagnostics import Finding
 from pipla.report.inference_data import Draws, inference_data
 from pipla.report.numbers import aligned, more, paragraph
 from pipla.report.page import Figure, Section, Text, sortable, write_page
@@ -57,22 +58,22 @@ class Overview(NamedTuple):
     Attributes:
         title: what it is, in a few words.
         lead: how it was found, in a sentence.
-        warnings: what speaks against it, one sentence each, without a full stop.
+        findings: what speaks against it.
         listings: its numbers.
         explained: what the columns mean, one sentence or more.
     """
 
     title: str
     lead: str
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     listings: Sequence[Listing]
     explained: str
 
     def text(self, most: int) -> str:
         """All of it at 80 columns, with the first `most` rows of each table."""
         lines = [self.title, *paragraph(self.lead)[1:]]
-        for sentence in self.warnings:
-            lines += paragraph(f"WARNING: {sentence}.")
+        for finding in self.findings:
+            lines += paragraph(f"WARNING: {finding}.")
         for listing in self.listings:
             lines += listing.text(most)
         return "\n".join([*lines, *paragraph(self.explained)])
@@ -82,7 +83,7 @@ class Overview(NamedTuple):
     ) -> Path:
         """One self-contained HTML page; its folder is made where it is missing."""
         target = _files.checked_path("path", path)
-        said = [Text(f"{sentence}.") for sentence in self.warnings]
+        said = [Text(f"{finding}.") for finding in self.findings]
         sections = [
             *([Section("Warnings", said)] if said else []),
             *([Section("Figures", figures)] if figures else []),

@@ -16,7 +16,7 @@ from pipla.completion import Triplets, complete
 from pipla.completion._observations import Observed
 from pipla.completion.completing import Completion
 from pipla.completion.nuclear import STEP, nuclear_model, zero_filled
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from pipla.algorithms import IPLA, MYIPLA, MYPGD, PGD, PIPGLA, SOUL
 from pipla.algorithms.base import Algorithm
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
@@ -214,7 +214,7 @@ def thinned(trace: np.ndarray) -> np.ndarray:
 
 def said(result: Any) -> str:
     """The status of a `Result` or of a `TrainedNetwork`, and its warnings."""
-    return "; ".join([result.status.name.lower().replace("_", " "), *result.warnings])
+    return "; ".join([result.status.name.lower().replace("_", " "), *map(str, result.findings)])
 
 
 def quiet_run(model: Model, algorithm: Algorithm, **options: Any) -> Result:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipla import networks
-from pipla.engine.diagnostics import ConvergenceWarning
+from pipla.diagnostics import ConvergenceWarning
 from pipla.engine.result import Status
 from pipla.experiments.networks import two_layers
 from pipla.experiments.networks.methods import Method, Trained, said, thinned
