@@ -23,7 +23,7 @@ import numpy as np
 
 from pipla.completion import Triplets, complete
 from pipla.completion._observations import as_observed
-from pipla.experiments.completion import matrices, methods, peers
+from pipla_lab.experiments.completion import matrices, methods, peers
 
 SEEDS = 5
 

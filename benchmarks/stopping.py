@@ -20,7 +20,7 @@ import numpy as np
 from zoo.base import flat
 
 import pipla
-from pipla.problems import zoo
+from pipla_lab import zoo
 
 PROBLEMS = (
     "laplace-location",
