@@ -54,6 +54,8 @@ def page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(path):
+        if re.search(r"^[^#\n]*(pipla_lab|pipla\.zoo)", path.read_text("utf-8"), re.MULTILINE):
+            pytest.importorskip("pipla_lab")
         namespace = {"__name__": "page"}
         for printed, expected in run_page(path, namespace):
             assert printed.rstrip() == expected.rstrip()

@@ -4,7 +4,7 @@
 
 One call is a valid call with one or two arguments replaced by odd values. It is *sound* if it
 returns, or if pipla itself raises a ValueError, TypeError, OSError or an error class of its own:
-the innermost frame of the traceback must be a `raise` in `src/pipla` or `lab/src`. Everything else (an error of
+the innermost frame of the traceback must be a `raise` of ours. Everything else (an error of
 JAX, NumPy or equinox, a crash, more than a minute) is unsound. Calls depend only on the seed and
 their number, and run in a process of their own, so that a crash costs one call.
 """

@@ -24,6 +24,7 @@ from pipla.report import Cell, Table, fixed
 from pipla.tuning import TheoryWarning
 from pipla_lab import checks, zoo
 from pipla_lab.zoo import Answer, ZooProblem
+from pipla_lab.zoo.base import flat
 
 #: What counts as right: theta in standard errors, or relative where that is more; means of x in
 #: sds, sds relative. Each plus twice the Monte-Carlo errors.
@@ -223,19 +224,19 @@ def _row(
 ) -> Row:
     """The errors of an answer, and whether they are small enough."""
     known = problem.answer
-    theta, mcse, mean, sd = map(_flat, answers)
+    theta, mcse, mean, sd = map(flat, answers)
     errors = _errors(known, theta, mean, sd)
-    stderr = _flat(known.theta_stderr)
-    allowed = np.maximum(THETA * stderr, THETA_RELATIVE * np.abs(_flat(known.theta)))
-    slack = 2 * np.hypot(mcse, _flat(known.theta_error))
-    holds = np.abs(theta - _flat(known.theta)) <= allowed + slack
+    stderr = flat(known.theta_stderr)
+    allowed = np.maximum(THETA * stderr, THETA_RELATIVE * np.abs(flat(known.theta)))
+    slack = 2 * np.hypot(mcse, flat(known.theta_error))
+    holds = np.abs(theta - flat(known.theta)) <= allowed + slack
     right = (
         not claimed
         if not known.identifiable
         else bool(
             np.all(holds)
-            and np.all(errors[1] <= MEAN + 2 * _flat(known.x_mean_error) / _flat(known.x_sd))
-            and np.all(errors[2] <= SD + 2 * _flat(known.x_sd_error) / _flat(known.x_sd))
+            and np.all(errors[1] <= MEAN + 2 * flat(known.x_mean_error) / flat(known.x_sd))
+            and np.all(errors[2] <= SD + 2 * flat(known.x_sd_error) / flat(known.x_sd))
         )
     )
     theta_error, mean_error, sd_error = (float(np.max(each, initial=0.0)) for each in errors)
@@ -259,14 +260,9 @@ def _errors(
     """Of theta in standard errors, of means in sds, of sds relative; 0 where nothing is known."""
     with np.errstate(invalid="ignore", divide="ignore"):
         each = (
-            np.abs(theta - _flat(known.theta)) / _flat(known.theta_stderr),
-            np.abs(mean - _flat(known.x_mean)) / _flat(known.x_sd),
-            np.abs(sd / _flat(known.x_sd) - 1),
+            np.abs(theta - flat(known.theta)) / flat(known.theta_stderr),
+            np.abs(mean - flat(known.x_mean)) / flat(known.x_sd),
+            np.abs(sd / flat(known.x_sd) - 1),
         )
     first, second, third = (np.where(np.isfinite(error), error, 0.0) for error in each)
     return first, second, third
-
-
-def _flat(tree: PyTree) -> np.ndarray:
-    leaves = [np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate(leaves)

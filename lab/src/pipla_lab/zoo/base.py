@@ -115,6 +115,12 @@ def zeros(*shape: int) -> jax.Array:
     return jnp.zeros(shape, jnp.result_type(float))
 
 
+def flat(tree: PyTree) -> np.ndarray:
+    """The numbers of a pytree side by side, in float64."""
+    leaves = [np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate(leaves)
+
+
 def fingerprint(data: Mapping[str, np.ndarray]) -> float:
     """A number that changes with the data."""
     total = 0.0
