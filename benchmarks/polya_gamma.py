@@ -4,7 +4,8 @@ With $x_j$ Laplace of scale $e^{2\theta}$ and theta uniform on an interval, the 
 theta *is* the marginal likelihood, normalised there. A sweep draws in turn, each given the rest:
 
 - the Polya-Gamma variables of the rows (Polson, Scott and Windle 2013; Devroye's method), which
-  make the likelihood Gaussian, and the variances of the coefficients, as in `lab/answers/gibbs.py`; then x;
+  make the likelihood Gaussian, and the variances of the coefficients, as in
+  `lab/answers/gibbs.py`; then x;
 - a factor of x (Metropolis), theta given x, and a common factor of x and $e^{2\theta}$
   (Metropolis; only the likelihood notices it): three times, because these mix theta.
 

@@ -54,7 +54,8 @@ def page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(path):
-        if re.search(r"^[^#\n]*(pipla_lab|pipla\.zoo)", path.read_text("utf-8"), re.MULTILINE):
+        code = "".join(code for language, code, _ in blocks(path) if language == "python")
+        if "pipla_lab" in code or "pipla.zoo" in code:
             pytest.importorskip("pipla_lab")
         namespace = {"__name__": "page"}
         for printed, expected in run_page(path, namespace):
