@@ -5,7 +5,7 @@ mean of z . grad g1(theta z). It is estimated at a few theta by a Metropolis sam
 coordinate at a time (random walk, reflected at the border), in independent chains; the maximiser is
 the root of a line through the scores, its error from the jackknife over chains.
 
-`PIPLA_DATA=... python -m tests.experiments.independent` does it for the authors' data.
+`PIPLA_DATA=... python lab/tests/experiments/independent.py` does it for the authors' data.
 """
 
 from __future__ import annotations

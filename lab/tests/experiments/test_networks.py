@@ -491,7 +491,7 @@ def test_the_settings_of_a_run_are_found_again(tmp_path, monkeypatch):
 
 
 def test_missing_vehicles_are_one_line(tmp_path, monkeypatch):
-    from pipla.problems import downloads
+    from pipla_lab.data import downloads
 
     monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
     monkeypatch.setattr(downloads, "cache_folder", lambda: tmp_path / "cache")

@@ -131,7 +131,10 @@ def lambert(log_argument: Array) -> Array:
     log_argument = jnp.where(empty, 0, log_argument)  # any finite number: no NaN in this branch
     tiny = jnp.finfo(log_argument.dtype).tiny
     large = jnp.maximum(log_argument, 1)
-    root = jax.nn.sigmoid(log_argument)
+    # z/(1+z) in the rounding that the published rows were computed with.
+    small = jnp.exp(-jnp.abs(log_argument))
+    root = jnp.where(log_argument > 0, 1 / (1 + small), small / (1 + small))
+    root = jnp.maximum(root, jax.nn.sigmoid(log_argument))
     root = jnp.where(log_argument >= 1, jnp.maximum(root, large - jnp.log(large)), root)
     for _ in range(4 if jnp.finfo(log_argument.dtype).bits > 32 else 3):
         positive = jnp.maximum(root, tiny)
