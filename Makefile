@@ -5,19 +5,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
-CODE := src tests benchmarks examples docs/hooks
-# tests/conftest.py says which tests stay on one worker.
+CODE := src tests lab benchmarks examples docs/hooks conftest.py
+# conftest.py says which tests stay on one worker.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 .PHONY: demo test check quick attack lint format bench docs clean setup
 
 setup: $(READY)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "pipla needs Python 3.11 or newer; set PYTHON=..."'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # the first with --group
-	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --editable lab --group dev
 	@touch $@
 
 demo: setup
@@ -30,7 +30,7 @@ test: setup
 check: lint quick
 
 quick: setup
-	$(PYTEST) -m 'not slow' --ignore=tests/experiments
+	$(PYTEST) -m 'not slow' --ignore=lab/tests/experiments
 
 # Hostile files, kills, interrupts, savers and threads at full length (`make test` has a share).
 attack: setup
@@ -43,6 +43,7 @@ lint: setup
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config lab/.importlinter
 	$(BIN)/mypy
 
 format: setup

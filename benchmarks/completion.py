@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipla.completion import Triplets, complete
-from pipla.completion._observations import as_observed
-from pipla.experiments.completion import matrices, methods, peers
+from pipla_lab.experiments.completion import matrices, methods, peers
 
 SEEDS = 5
 
@@ -104,7 +103,7 @@ def compare(case: Case, seed: int) -> list[float]:
     covered = float(np.mean(((low <= truth) & (truth <= high))[missing]))
     ours = nmse(found.fill(observed))
     soft = peers.centred_soft_impute_cv if case.effects else peers.soft_impute_cv
-    theirs = nmse(soft(as_observed(observed), seed))
+    theirs = nmse(soft(entries(observed), seed))
     print(
         f"{case}; seed {seed}: NMSE missing {ours:6.2f} %, SoftImpute-CV {theirs:6.2f} %, ratio "
         f"{ours / theirs:.2f}; 90 % intervals hold {covered:.3f}; noise {found.noise:.3f}; rank "
@@ -149,6 +148,12 @@ def noise() -> None:
     print(f"RMS error: noise {rms[0]:.3f}, maximum of the marginal likelihood {rms[1]:.3f}")
 
 
+def entries(matrix: np.ndarray) -> matrices.Observed:
+    """The entries that are not NaN."""
+    rows, columns = np.nonzero(~np.isnan(matrix))
+    return matrices.Observed(rows, columns, matrix[rows, columns], matrix.shape)
+
+
 def nuclear() -> None:
     """Its error and intervals, and the noise that it "learns" by the step."""
     for seed in range(2):
@@ -158,7 +163,7 @@ def nuclear() -> None:
         low, high = found.interval(0.9)
         error = 100 * np.sum((found.mean() - truth)[missing] ** 2) / np.sum(truth[missing] ** 2)
         covered = np.mean(((low <= truth) & (truth <= high))[missing])
-        noises = methods.learned_noises(as_observed(observed), (1.0, 2.0, 8.0), 1000)
+        noises = methods.learned_noises(entries(observed), (1.0, 2.0, 8.0), 1000)
         print(
             f"60 × 40 seed {seed}: nuclear norm at the true noise: NMSE missing {error:.1f} %, "
             f"90 % intervals hold {covered:.3f}; “learned” noise by step: "

@@ -208,7 +208,7 @@ def batch_error(trace: np.ndarray) -> float:
 
 
 def image(size: int) -> tuple[str, np.ndarray]:
-    from pipla.problems.images import find_image
+    from pipla_lab.data.images import find_image
 
     name = "boat" if os.environ.get("PIPLA_DATA") else "camera"
     whole = find_image(name)

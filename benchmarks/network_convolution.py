@@ -3,7 +3,7 @@
     python benchmarks/network_convolution.py [images]
 
 As `eqx.nn.Conv2d` with pooling, which are XLA's, and as the matrix products of
-`pipla.experiments.networks.convolution`, with the same weights, by turns in one process.
+`pipla_lab.experiments.networks.convolution`, with the same weights, by turns in one process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from pipla.experiments.networks.convolution import Convolution, pooled
+from pipla_lab.experiments.networks.convolution import Convolution, pooled
 
 ROUNDS, CALLS = 4, 4
 

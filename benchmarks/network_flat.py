@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipla import networks
-from pipla.problems.classification import digits
+from pipla_lab.data.classification import digits
 
 BLOCK = 1000
 

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from pipla.experiments.networks import measures, mnist, pruning, two_layers
-from pipla.experiments.networks.experiment import measured
-from pipla.experiments.networks.recommended import recommended
-from pipla.problems.classification import Classification
+from pipla_lab.data.classification import Classification
+from pipla_lab.experiments.networks import measures, mnist, pruning, two_layers
+from pipla_lab.experiments.networks.experiment import measured
+from pipla_lab.experiments.networks.recommended import recommended
 
 #: Starts of alpha with the Laplace prior.
 STARTS = (-1.0, -2.0, -3.0)

@@ -32,9 +32,9 @@ import numpy as np
 
 import pipla
 from pipla.algorithms._normals import particle_normals
-from pipla.experiments.networks import two_layers
-from pipla.experiments.published import CodeScale
-from pipla.problems.classification import Images, digits
+from pipla_lab.data.classification import Images, digits
+from pipla_lab.experiments.networks import two_layers
+from pipla_lab.experiments.published import CodeScale
 
 PARTICLES, INPUTS, UNITS, CLASSES, TRAIN, TEST = 50, 784, 40, 2, 800, 200
 STEP, SMOOTHING = 0.05, 0.5

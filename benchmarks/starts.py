@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import pipla
-from pipla.problems import zoo
+from pipla_lab import zoo
 
 PROBLEMS = (
     "laplace-location",

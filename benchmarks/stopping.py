@@ -17,10 +17,10 @@ import warnings
 
 import jax
 import numpy as np
-from zoo.base import flat
 
 import pipla
-from pipla.problems import zoo
+from pipla_lab import zoo
+from pipla_lab.zoo.base import flat
 
 PROBLEMS = (
     "laplace-location",

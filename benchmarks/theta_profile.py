@@ -2,7 +2,7 @@
 
 Run with `python benchmarks/theta_profile.py [replicates] [sweeps] [problem]`, the problems being
 `separable` (the default) and `logistic` of `theta_intervals.py`, on the same data. The marginal
-likelihood of each replicate is computed by an exact Gibbs sampler (`zoo/polya_gamma.py`; needs
+likelihood of each replicate is computed by an exact Gibbs sampler (`polya_gamma.py`; needs
 numba), and from it the normal interval (maximum ± 1.96 standard errors, from its curvature there)
 and the likelihood-ratio interval (twice the log likelihood at most 3.84 below the maximum).
 
@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 import theta_intervals
-from zoo.polya_gamma import draws_of, log_marginal_likelihood
+from polya_gamma import draws_of, log_marginal_likelihood
 
 GRID = np.linspace(-2.0, 2.5, 451)
 #: The largest thetas of the grid, whose mean likelihood stands for that of an infinite one.

@@ -6,9 +6,6 @@ says how probable a failure would have been for a right program.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,8 +14,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 import pipla
-from pipla.experiments.published import doubled
-from pipla.problems import gaussian_hierarchy, logistic, toy
+from pipla.problems import gaussian_hierarchy, toy
 from pipla.problems.toy_model import _potential, exact_maximiser, log_marginal
 
 pytestmark = pytest.mark.slow
@@ -229,35 +225,3 @@ def test_noncentred_antithetic_run_reaches_the_maximiser_far_more_precisely():
     assert error < plain_error / 3
     assert abs(mean - problem.maximiser) < 5 * error + 0.01
     assert abs(plain - problem.maximiser) < 5 * plain_error + 0.05
-
-
-def erratum_e3(problem, steps):
-    """Theta of PIPULA as published and corrected, at the same step."""
-    results = [
-        pipla.run(
-            model,
-            pipla.PIPULA(0.03),
-            theta=problem.truth,
-            particles=problem.particles(jax.random.key(1), 50, jnp.asarray(problem.truth)),
-            num_steps=steps,
-            key=jax.random.key(0),
-            save=NO_MOMENTS,
-            check=False,
-        )
-        for model in (doubled(problem.model), problem.model)
-    ]
-    return [float(result.theta) for result in results]
-
-
-AUTHORS = Path(os.environ.get("PIPLA_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
-@pytest.mark.skipif(
-    not (AUTHORS / "logistic_laplace.npz").is_file(), reason="the authors' data are not here"
-)
-def test_published_pipula_misses_and_the_corrected_one_does_not_on_the_authors_data(monkeypatch):
-    """Erratum E3 from the outside: prototypes saw -5.4 and -4.7; the maximiser is -4.61."""
-    monkeypatch.setenv("PIPLA_DATA", str(AUTHORS))
-    published, corrected = erratum_e3(logistic(authors=True), steps=10_000)
-    assert published == pytest.approx(-5.45, abs=0.1)
-    assert corrected == pytest.approx(-4.75, abs=0.1)

@@ -54,6 +54,9 @@ def page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(path):
+        code = "".join(code for language, code, _ in blocks(path) if language == "python")
+        if "pipla_lab" in code or "pipla.zoo" in code:
+            pytest.importorskip("pipla_lab")
         namespace = {"__name__": "page"}
         for printed, expected in run_page(path, namespace):
             assert printed.rstrip() == expected.rstrip()

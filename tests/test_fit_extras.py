@@ -275,7 +275,7 @@ def test_the_same_step_size_after_a_resume_is_not_taken_for_a_changed_one():
 
 
 def test_a_bias_is_believed_when_half_the_step_leads_to_the_same_theta():
-    # Of correlated features (benchmarks/held_out.py), half the step changed a bias of .13 by .02.
+    # Of correlated features (lab/held_out.py), half the step changed a bias of .13 by .02.
     theta = {"levels of the groups": jnp.zeros(4), "place": jnp.zeros(())}
     watch = Watch(model(), theta, {"w": jnp.zeros((4, 3))}, None, None)
     one = np.ones(5)

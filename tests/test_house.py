@@ -48,10 +48,10 @@ def test_imports_go_one_way():
 
 def test_the_engine_runs_any_algorithm():
     # It imports the abstract class only. So does tuning, except for the curvature, which needs
-    # random directions, and for the conditions of the theorems, which stand beside the schemes.
+    # random directions.
     graph = grimp.build_graph("pipla", cache_dir=None)
     modules = graph.find_descendants("pipla.engine") | graph.find_descendants("pipla.tuning")
-    modules -= {"pipla.tuning.curvature", "pipla.tuning.theory.bounds"}
+    modules -= {"pipla.tuning.curvature"}
     offenders = {
         f"{module} imports {used}"
         for module in modules

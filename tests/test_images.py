@@ -1,7 +1,5 @@
 """Image files: every depth is read back, bad files give one clear sentence."""
 
-import warnings
-
 import numpy as np
 import png
 import pytest
@@ -10,7 +8,6 @@ from PIL import Image, ImageOps
 
 from pipla import _files
 from pipla.imaging.io import as_image, read_image, write_image
-from pipla.problems.images import find_image
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -343,25 +340,3 @@ def test_a_stranger_who_comes_in_the_meantime_stays(tmp_path):
     with pytest.raises(FileExistsError):
         fill(tmp_path / "out", disturb=come)
     assert [file.name for file in tmp_path.rglob("*")] == ["out", "theirs"]
-
-
-# The standard images. #
-
-
-def test_the_camera_man_is_always_there(monkeypatch):
-    monkeypatch.delenv("PIPLA_DATA", raising=False)
-    assert find_image("camera").shape == (512, 512)
-    with pytest.raises(FileNotFoundError, match="set PIPLA_DATA"):
-        find_image("boat")
-    with pytest.raises(ValueError, match="'camera', 'boat', 'guitar'"):
-        find_image("lena")
-
-
-def test_images_of_the_paper_are_looked_for(monkeypatch, tmp_path):
-    monkeypatch.setenv("PIPLA_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="holds no file boat.png"):
-        find_image("boat")
-    save_png(tmp_path / "boat.png", GREY)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(find_image("boat"), GREY)

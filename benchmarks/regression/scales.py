@@ -3,7 +3,7 @@
     python benchmarks/regression/scales.py
     python benchmarks/regression/scales.py --seeds 6
 
-The answers are those of `pipla.problems.zoo` (a Gibbs and a Hamiltonian sampler with exact
+The answers are those of `pipla_lab.zoo` (a Gibbs and a Hamiltonian sampler with exact
 densities). Park and Casella's lambda is the ratio of noise and scale for columns of norm 1, and its
 answer, .236 to .001, is from a sampler of its own.
 """
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from pipla.problems import zoo
 from pipla.regression import SparseLinearRegression, SparseLogisticRegression
+from pipla_lab import zoo
 
 warnings.simplefilter("ignore")  # the table says what did not converge
 

@@ -98,4 +98,6 @@ __all__ = [
 ]
 
 # Imported when they are first used.
-__getattr__ = lazy(__name__, "completion", "imaging", "networks", "regression", "testing")
+__getattr__ = lazy(
+    __name__, "completion", "imaging", "networks", "regression", "testing", lab=("zoo",)
+)

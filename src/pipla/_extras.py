@@ -36,12 +36,29 @@ install it with: pip install 'pipla[imaging]'
         ) from error
 
 
-def lazy(package: str, *modules: str, **names: tuple[str, ...]) -> Callable[[str], Any]:
+def missing_lab(purpose: str) -> MissingExtraError:
+    """What to say where pipla-lab is needed and not installed.
+
+    >>> print(missing_lab("pipla.zoo"))
+    pipla.zoo needs the package pipla-lab; install it with: pip install pipla-lab \
+(in a checkout: pip install -e lab)
+    """
+    return MissingExtraError(
+        f"{purpose} needs the package pipla-lab; install it with: pip install pipla-lab "
+        "(in a checkout: pip install -e lab)",
+        name="pipla_lab",
+    )
+
+
+def lazy(
+    package: str, *modules: str, lab: tuple[str, ...] = (), **names: tuple[str, ...]
+) -> Callable[[str], Any]:
     """A `__getattr__` for a package, which imports when something is first asked for.
 
     Arguments:
         package: its name, `__name__`.
         modules: modules of it.
+        lab: modules of `pipla_lab`, the distribution pipla-lab, which may not be installed.
         names: for a module of it, the names that the package itself offers:
             `estimators=("TVDenoiser",)`.
 
@@ -57,6 +74,13 @@ def lazy(package: str, *modules: str, **names: tuple[str, ...]) -> Callable[[str
             return importlib.import_module(f"{package}.{name}")
         if name in homes:
             return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        if name in lab:
+            try:
+                return importlib.import_module(f"pipla_lab.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != "pipla_lab":
+                    raise
+                raise missing_lab(f"{package}.{name}") from error
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return getattribute

@@ -4,7 +4,7 @@
 
 One call is a valid call with one or two arguments replaced by odd values. It is *sound* if it
 returns, or if pipla itself raises a ValueError, TypeError, OSError or an error class of its own:
-the innermost frame of the traceback must be a `raise` in `src/pipla`. Everything else (an error of
+the innermost frame of the traceback must be a `raise` of ours. Everything else (an error of
 JAX, NumPy or equinox, a crash, more than a minute) is unsound. Calls depend only on the seed and
 their number, and run in a process of their own, so that a crash costs one call.
 """
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = str(ROOT / "src" / "pipla") + os.sep
+PACKAGES = tuple(str(ROOT / folder) + os.sep for folder in ("src/pipla", "lab/src/pipla_lab"))
 SCIKIT_LEARN = os.path.join("sklearn", "utils", "")
 #: A call that uses more of the CPU than this hangs; so does one that waits ten times as long. (The
 #: clock on the wall also counts what other programs do.)
@@ -219,7 +219,7 @@ def _is_ours(error: BaseException) -> bool:
         return True
     kinds = (ValueError, TypeError, OSError, ImportError)
     ours = isinstance(error, kinds) or type(error).__module__.startswith("pipla")
-    raised = path.startswith(PACKAGE) and trace.tb_lineno in _raise_lines(path)
+    raised = path.startswith(PACKAGES) and trace.tb_lineno in _raise_lines(path)
     return ours and raised and len(str(error).split()) >= 3
 
 
@@ -231,7 +231,11 @@ def _where(error: BaseException) -> str:
         path, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
         frames.append((path, line))
         trace = trace.tb_next
-    own = [f"{path[len(PACKAGE) :]}:{line}" for path, line in frames if path.startswith(PACKAGE)]
+    own = [
+        f"{os.path.relpath(path, ROOT)}:{line}"
+        for path, line in frames
+        if path.startswith(PACKAGES)
+    ]
     return own[-1] if own else _OUTSIDE
 
 
@@ -331,7 +335,7 @@ def _one_process(
     command += ["--first", str(first), "--count", str(last), "--seed", str(seed), "--only", only]
     environment = os.environ | {
         "JAX_ENABLE_X64": str(int(x64)),
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "lab" / "src")]),
     }
     with (folder / "output").open("a") as output:
         process = subprocess.Popen(

@@ -26,7 +26,7 @@ import pipla.imaging
 import pipla.networks
 import pipla.regression
 from pipla import blur, hooks, likelihoods, operators, problems, prox, tuning
-from pipla.tuning import theory
+from pipla_lab import data, theory
 
 MODULES = {
     "pipla": pipla,
@@ -43,6 +43,7 @@ MODULES = {
     "regression": pipla.regression,
     "networks": pipla.networks,
     "theory": theory,
+    "data": data,
 }
 #: Estimators: `fit` checks the arguments.
 ESTIMATORS = {

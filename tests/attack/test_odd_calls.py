@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skimage")
+pytest.importorskip("pipla_lab")
 
 import odd_calls
 import odd_targets

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.prox.test_fixed_theta import primitives
 
 import pipla
 from pipla import prox
-from tests.prox.test_fixed_theta import primitives
 
 RNG = np.random.default_rng(7)
 THETA = {"a": jnp.asarray(0.2), "b": jnp.asarray(-0.3)}

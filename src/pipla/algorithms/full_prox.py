@@ -21,7 +21,7 @@ class FullProx(Langevin):
        \operatorname{prox}^{\gamma}_{g_2}\bigl(v - \gamma \nabla g_1(v)\bigr), $$
 
     with $\gamma P$ for theta and $\gamma M$ for x in the place of $\gamma$. The paper's form takes
-    twice the gradient, which counts the likelihood twice (E3; `pipla.experiments.published`).
+    twice the gradient, which counts the likelihood twice (E3; `pipla_lab.experiments.published`).
     """
 
     def move(self, state: State, noise: Noise, scales: Scales, model: Model) -> Move:

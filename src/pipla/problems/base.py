@@ -14,7 +14,6 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
 from pipla.models.model import Model
-from pipla.problems import downloads
 
 #: The largest number of elements that a synthetic problem draws.
 MOST = 10**8
@@ -65,7 +64,11 @@ def checked_noise(noise: float) -> float:
 
 def find_data(name: str) -> dict[str, np.ndarray]:
     """The arrays of a data file; see `data_path`."""
-    path = data_path(name)
+    return read_arrays(data_path(name))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, or an error in one sentence."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
@@ -75,16 +78,11 @@ def find_data(name: str) -> dict[str, np.ndarray]:
 
 
 def data_path(name: str) -> Path:
-    """The path of a data file: in `$PIPLA_DATA`, in the user's cache, or downloaded.
-
-    Only the files in `downloads.SOURCES` are downloaded. An error says where else they may be.
-    """
+    """The path of a data file in the folder in `$PIPLA_DATA`."""
     folder = os.environ.get("PIPLA_DATA")
     path = Path(folder or ".") / name
     if folder and path.is_file():
         return path
-    if name in downloads.SOURCES:
-        return downloads.fetch(name)
     if not folder:
         raise FileNotFoundError(
             f"{name} is not shipped with pipla: set PIPLA_DATA to the folder that holds it."

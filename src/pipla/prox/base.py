@@ -206,7 +206,7 @@ class Term(eqx.Module):
         return jnp.asarray(jnp.inf, _float_type(x))
 
     def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
-        """Whether this term is convex and Lipschitz (`pipla.tuning.theory`); only sizes count."""
+        """Whether this term is convex and Lipschitz (`pipla_lab.theory`); only sizes count."""
         return Regularity()
 
     def objections(self) -> list[str]:

@@ -1,0 +1,1 @@
+"""The commands that pipla-lab adds to `pipla`, by the entry points of `lab/pyproject.toml`."""
