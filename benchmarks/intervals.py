@@ -2,8 +2,8 @@
 
 Run as `python benchmarks/intervals.py [--size 64] [--images 6]`. Each image is drawn from the
 total variation prior by the exact Gibbs sampler of `gibbs.py` (with data so weak that they carry no
-information), blurred, made noisy, and restored by `pipla.restore`, which learns the strength. The
-interval of a pixel is its posterior mean ± 1.645 posterior standard deviations.
+information), blurred, made noisy, and restored by `pipla.imaging.restore`, which learns the
+strength. The interval of a pixel is its posterior mean ± 1.645 posterior standard deviations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def coverage(size: int, seed: int, width: int = 5) -> tuple[float, float]:
     clean = np.asarray(operator.apply(jnp.asarray(truth, jnp.result_type(float))))
     noise = float(np.sqrt(clean.var() / 1000))
     observed = clean + noise * np.random.default_rng(seed + 1000).standard_normal(truth.shape)
-    found = pipla.restore(operator, observed, noise, seed=seed, maximise=False, progress=False)
+    found = pipla.imaging.restore(
+        observed, operator, noise=noise, seed=seed, maximise=False, progress=False
+    )
     inside = np.abs(found.mean - truth) < 1.645 * found.std
     return float(inside.mean()), found.strength
 

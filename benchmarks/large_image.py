@@ -1,4 +1,4 @@
-"""Time and memory of `pipla.restore` on 512² and 2048² images, each in its own process.
+"""Time and memory of `pipla.imaging.restore` on 512² and 2048² images, each in its own process.
 
 Run as `python benchmarks/large_image.py`. The image is scikit-image's cameraman, enlarged,
 with the 9×9 uniform circular blur and the noise of the benchmark protocol (BSNR 30 dB).
@@ -47,7 +47,7 @@ def _restore(size: int) -> None:
     noise = float(np.sqrt(clean.var() / 1000))
     observed = clean + noise * np.random.default_rng(0).standard_normal(truth.shape, np.float32)
     began = time.perf_counter()
-    found = pipla.restore(operator, observed, noise, progress=False)
+    found = pipla.imaging.restore(observed, operator, noise=noise, progress=False)
     total = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(found.result.seconds / found.result.num_steps, total, peak, found.strength)

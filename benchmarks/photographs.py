@@ -68,7 +68,7 @@ def row(name: str, kind: str, size: int) -> tuple[dict[str, float], int]:
         warnings.simplefilter("always", BoundaryWarning)
         for boundary in BOUNDARIES:
             restored = deconvolve(
-                observed, psf, noise, boundary=boundary, maximise=False, progress=False
+                observed, psf, noise=noise, boundary=boundary, maximise=False, progress=False
             )
             found[boundary] = psnr(restored.mean, truth)
     return found, sum(issubclass(warning.category, BoundaryWarning) for warning in caught)

@@ -53,9 +53,9 @@ def restored(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if command == "deblur":
-            found = deconvolve(observed, kernel, noise, progress=False)
+            found = deconvolve(observed, kernel, noise=noise, progress=False)
         else:
-            found = restore(Identity(), observed, noise, progress=False)
+            found = restore(observed, Identity(), noise=noise, progress=False)
     return found, any(issubclass(warning.category, MisfitWarning) for warning in caught)
 
 

@@ -4,8 +4,8 @@
     python benchmarks/startup.py OTHER/src src       # two trees, in turns
 
 Every measurement is a process of its own: it starts Python, imports JAX and pipla, compiles and
-makes the steps. "cache" is JAX's cache of compiled programs, as `pipla.enable_cache()` sets it,
-filled by an earlier process. Both the time on the clock and the CPU time of the process are
+makes the steps. "cache" is JAX's cache of compiled programs, as `pipla.config.enable_cache()` sets
+it, filled by an earlier process. Both the time on the clock and the CPU time of the process are
 printed: on a shared machine the second one varies less. The lines are measured in turns, and
 medians are printed. The last column counts the programs that XLA compiles.
 """

@@ -36,7 +36,7 @@ def denoising():
     best = scipy.optimize.minimize_scalar(
         lambda theta: -log_marginal(np.exp(theta), y).sum(), bracket=(-2, 1), tol=1e-10
     )
-    model = pipla.Model(pipla.GaussianLikelihood(Identity(), y, SIGMA), Strength(L1()))
+    model = pipla.Model(pipla.likelihoods.Gaussian(Identity(), y, SIGMA), Strength(L1()))
     return model, jnp.asarray(y), best.x
 
 
@@ -136,8 +136,8 @@ def test_the_closed_form_addresses_parts_scales_and_shifts():
 def test_rpl_does_not_depend_on_the_units_of_the_image():
     """Pixels in other units are the same run, and the strength scales."""
     y = np.kron(np.eye(3), np.ones((3, 3))) + 0.1 * np.random.default_rng(0).normal(size=(9, 9))
-    small = pipla.restore(Identity(), y, 0.1, num_steps=30, maximise=False)
-    large = pipla.restore(Identity(), 1000 * y, 100.0, num_steps=30, maximise=False)
+    small = pipla.imaging.restore(y, Identity(), noise=0.1, num_steps=30, maximise=False)
+    large = pipla.imaging.restore(1000 * y, Identity(), noise=100.0, num_steps=30, maximise=False)
     np.testing.assert_allclose(large.mean, 1000 * small.mean, rtol=1e-6)
     assert large.strength == pytest.approx(small.strength / 1000, rel=1e-6)
 
@@ -222,7 +222,7 @@ def test_the_map_is_the_minimiser(kind):
         operator = Mask(np.ones((5, 6))) @ operator
     y = rng.normal(size=(5, 6))
     term = TVStrength(tolerance=1e-12, max_iterations=2000)
-    model = pipla.Model(pipla.GaussianLikelihood(operator, y, 0.3), term)
+    model = pipla.Model(pipla.likelihoods.Gaussian(operator, y, 0.3), term)
     theta = jnp.asarray(0.5)
     found = pipla.map_estimate(model, theta, jnp.asarray(y), num_steps=20_000, tolerance=1e-9)
     assert found.converged
@@ -251,7 +251,7 @@ def _smoothed(model, theta, x):
 def test_rpl_keeps_to_a_constraint():
     """Any prox term: here positive x, with the truncated normal as the exact answer."""
     y = np.full(200, -0.5)
-    model = pipla.Model(pipla.GaussianLikelihood(Identity(), y, 1.0), NonNegative())
+    model = pipla.Model(pipla.likelihoods.Gaussian(Identity(), y, 1.0), NonNegative())
     result = pipla.run(
         model,
         pipla.RPL(0.01, theta_update="frozen", first=1.0),

@@ -80,7 +80,7 @@ def case(name):
     y = RNG.normal(size=matrix.shape[0])
     y *= np.any(matrix, axis=1)  # what is masked does not count
     seen = jax.eval_shape(operator.apply, jnp.zeros(shape)).shape
-    likelihood = pipla.GaussianLikelihood(operator, y.reshape(seen), SIGMA)
+    likelihood = pipla.likelihoods.Gaussian(operator, y.reshape(seen), SIGMA)
     x = RNG.normal(size=shape)
     units = np.eye(x.size).reshape(x.size, *shape)
     found = calls(likelihood, None, *map(jnp.asarray, (x, TIMES, LAM, units)))
@@ -145,7 +145,9 @@ def test_the_stiffness_is_that_of_power_iteration(name):
 
 
 def test_learned_noise_has_its_maximiser_in_closed_form():
-    likelihood = pipla.GaussianLikelihood(Identity(), RNG.normal(size=(3, 4)), None, theta="noise")
+    likelihood = pipla.likelihoods.Gaussian(
+        Identity(), RNG.normal(size=(3, 4)), None, theta="noise"
+    )
     theta = {"noise": jnp.asarray(0.3), "strength": jnp.asarray(1.0)}
     cloud = jnp.asarray(RNG.normal(size=(6, 3, 4)))
     best = jax.jit(lambda *at: likelihood.closed_form(*at))(theta, cloud)
@@ -180,7 +182,7 @@ def test_learned_noise_counts_what_is_seen(operator, apply):
     noise = RNG.normal(size=SEEN.shape)
     seen = np.broadcast_to(operator.seen(), SEEN.shape)
     y = np.where(seen, np.asarray(apply(x)) + noise, np.nan)
-    likelihood = pipla.GaussianLikelihood(operator, y, None)
+    likelihood = pipla.likelihoods.Gaussian(operator, y, None)
     best = jax.jit(lambda *at: likelihood.closed_form(*at))(jnp.zeros(()), x[None])
     expected = np.sqrt(np.mean(noise[seen] ** 2))
     assert float(jnp.exp(best)) == pytest.approx(expected, rel=1e-9)
@@ -206,7 +208,7 @@ def test_values_under_the_mask_are_ignored():
     y = RNG.normal(size=SEEN.shape)
     found = []
     for hidden in (0.0, 1e6, np.nan):
-        likelihood = pipla.GaussianLikelihood(Mask(SEEN), np.where(SEEN, y, hidden), None)
+        likelihood = pipla.likelihoods.Gaussian(Mask(SEEN), np.where(SEEN, y, hidden), None)
         found.append(with_learned_noise(likelihood, jnp.asarray(0.1), x, jnp.asarray(0.3)))
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
@@ -218,7 +220,7 @@ def test_a_selection_is_a_mask_without_the_missing_entries():
     y = RNG.normal(size=SEEN.shape)
     masked, selected = (
         with_learned_noise(
-            pipla.GaussianLikelihood(*data, None), jnp.asarray(0.1), x, jnp.asarray(0.3)
+            pipla.likelihoods.Gaussian(*data, None), jnp.asarray(0.1), x, jnp.asarray(0.3)
         )
         for data in ((Mask(SEEN), y), (Select(SEEN), y[SEEN]))
     )
@@ -250,7 +252,7 @@ def test_each_observation_may_have_its_own_noise(name):
     matrix = dense(operator, shape)
     made = jax.eval_shape(operator.apply, jnp.zeros(shape)).shape
     y = RNG.normal(size=made) * np.any(matrix, axis=1).reshape(made)
-    likelihood = pipla.GaussianLikelihood(operator, y, noise)
+    likelihood = pipla.likelihoods.Gaussian(operator, y, noise)
     precision = 1 / np.broadcast_to(noise, made).ravel() ** 2
     x = RNG.normal(size=shape)
     residual = matrix @ x.ravel() - y.ravel()
@@ -281,7 +283,9 @@ def test_each_observation_may_have_its_own_noise(name):
 
 
 def test_float32_stays_float32():
-    likelihood = pipla.GaussianLikelihood(convolution(blur.box(3), (5, 6)), np.ones((5, 6)), SIGMA)
+    likelihood = pipla.likelihoods.Gaussian(
+        convolution(blur.box(3), (5, 6)), np.ones((5, 6)), SIGMA
+    )
     x = jnp.ones((5, 6), jnp.float32)
     time = jnp.asarray(0.1, jnp.float32)
     assert likelihood(None, x).dtype == jnp.float32
@@ -292,39 +296,39 @@ def test_float32_stays_float32():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: pipla.GaussianLikelihood(Identity, np.ones(3), 1.0), TypeError, "operator"),
-        (lambda: pipla.GaussianLikelihood(Identity(), np.ones(3), -1.0), ValueError, "noise"),
+        (lambda: pipla.likelihoods.Gaussian(Identity, np.ones(3), 1.0), TypeError, "operator"),
+        (lambda: pipla.likelihoods.Gaussian(Identity(), np.ones(3), -1.0), ValueError, "noise"),
         (
-            lambda: pipla.GaussianLikelihood(Identity(), [1.0, np.nan], 1.0),
+            lambda: pipla.likelihoods.Gaussian(Identity(), [1.0, np.nan], 1.0),
             ValueError,
             "observations",
         ),
         (
-            lambda: pipla.GaussianLikelihood(Mask(np.zeros(3)), np.ones(3), 1.0),
+            lambda: pipla.likelihoods.Gaussian(Mask(np.zeros(3)), np.ones(3), 1.0),
             ValueError,
             "no data are seen",
         ),
         (
-            lambda: pipla.GaussianLikelihood(
+            lambda: pipla.likelihoods.Gaussian(
                 Mask(np.zeros((5, 6))) @ convolution(blur.box(3), (5, 6)), np.ones((5, 6)), 1.0
             ),
             ValueError,
             "no data are seen",
         ),
         (
-            lambda: pipla.GaussianLikelihood(Identity(), np.ones(3), np.ones(4)),
+            lambda: pipla.likelihoods.Gaussian(Identity(), np.ones(3), np.ones(4)),
             ValueError,
             r"noise must be one number, or broadcast.*\(3,\)",
         ),
         (
-            lambda: pipla.GaussianLikelihood(
+            lambda: pipla.likelihoods.Gaussian(
                 convolution(blur.box(3), (5, 6)), np.ones((5, 6)), np.ones((5, 1))
             ),
             ValueError,
             "noise must be one number for CircularConvolution.*Mask",
         ),
         (
-            lambda: pipla.GaussianLikelihood(Mask(np.ones((1, 4))), np.ones((4, 1)), 1.0),
+            lambda: pipla.likelihoods.Gaussian(Mask(np.ones((1, 4))), np.ones((4, 1)), 1.0),
             ValueError,
             "observations have shape",
         ),

@@ -482,8 +482,8 @@ def test_theta_and_particles_of_two_dtypes_meet_in_the_wider():
 def test_a_likelihood_and_a_term_never_set_the_same_part_of_theta():
     """One scalar theta as noise and as strength: -.92, -.70 or -.37 by the update, in silence."""
     identity, y = pipla.operators.Identity(), np.zeros(3)
-    shared = pipla.GaussianLikelihood(identity, y, None)
-    named = pipla.GaussianLikelihood(identity, y, None, theta="scale")
+    shared = pipla.likelihoods.Gaussian(identity, y, None)
+    named = pipla.likelihoods.Gaussian(identity, y, None, theta="scale")
     scale = pipla.prox.LaplaceScale()
     for likelihood, term in (
         (shared, scale.on(theta="noise")),
@@ -496,7 +496,7 @@ def test_a_likelihood_and_a_term_never_set_the_same_part_of_theta():
         model = pipla.Model(shared, term)
         assert model.smooth.sets_theta() == ("noise",)
         assert model.nonsmooth.reach() == [((path,), ())]
-    apart = pipla.GaussianLikelihood(identity, y, None, theta="noise")
+    apart = pipla.likelihoods.Gaussian(identity, y, None, theta="noise")
     assert pipla.Model(apart, scale.on(theta="scale")).smooth is apart
-    pipla.Model(pipla.GaussianLikelihood(identity, y, 1.0), scale)
+    pipla.Model(pipla.likelihoods.Gaussian(identity, y, 1.0), scale)
     assert pipla.Model(shared, pipla.prox.L1()).smooth.sets_theta() == ()

@@ -105,9 +105,9 @@ def test_an_operator_of_ones_own_restores_as_its_exact_form_does(name):
     # With 70 % of the frequencies missing, the sd after the default 300 steps differs by 8 % between
     # seeds of the same form, and by 3 % after 1200.
     steps = 1200 if name == "partial Fourier" else 300
-    found = pipla.restore(operator, observed, noise, num_steps=steps)
+    found = pipla.imaging.restore(observed, operator, noise=noise, num_steps=steps)
     matrix = Dense(matrix_of(operator), SHAPE)
-    exact = pipla.restore(matrix, observed.ravel(), noise, num_steps=steps)
+    exact = pipla.imaging.restore(observed.ravel(), matrix, noise=noise, num_steps=steps)
     assert rms(found.mean) == pytest.approx(rms(exact.mean), rel=0.05)
     assert rms(found.map) == pytest.approx(rms(exact.map), rel=0.05)
     assert found.strength == pytest.approx(exact.strength, rel=0.05)
@@ -172,7 +172,7 @@ class Offset(Doubled):
 )
 def test_a_wrong_adjoint_is_refused(operator, ratio):
     with pytest.raises(ValueError, match=f"adjoint is not the transpose of apply.*{ratio}"):
-        pipla.restore(operator, PHANTOM, 1.0)
+        pipla.imaging.restore(PHANTOM, operator, noise=1.0)
 
 
 class NumPys(Doubled):
@@ -182,7 +182,7 @@ class NumPys(Doubled):
 
 def test_functions_of_numpy_are_named_with_what_to_do():
     with pytest.raises(TypeError, match=r"calls NumPy.*pipla\.operators\.FromNumPy"):
-        pipla.restore(NumPys(), PHANTOM, 1.0)
+        pipla.imaging.restore(PHANTOM, NumPys(), noise=1.0)
 
 
 def test_functions_of_numpy_make_an_operator():

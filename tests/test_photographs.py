@@ -53,7 +53,7 @@ def test_a_photograph_gets_better_with_the_defaults(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MisfitWarning)  # the scene is not mirrored
         others = [
-            deconvolve(observed, kind, 2.0, boundary=boundary, maximise=False).mean
+            deconvolve(observed, kind, noise=2.0, boundary=boundary, maximise=False).mean
             for boundary in ("reflect", "renormalised")
         ]
     assert psnr(restored, truth) > max(psnr(other, truth) for other in others) - 0.5
@@ -67,7 +67,7 @@ def test_a_kernel_that_is_no_product_suits_photographs_too():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = deconvolve(observed, disk, 2.0)
+        found = deconvolve(observed, disk, noise=2.0)
     assert found.mean.shape == found.map.shape == found.std.shape == observed.shape
     assert psnr(found.mean, truth) > psnr(observed, truth) + 1
 
@@ -77,9 +77,9 @@ def test_a_seam_that_does_not_fit_is_reported():
     psf = blur.gaussian(2)
     _, observed = photograph(psf)
     with pytest.warns(BoundaryWarning, match=r"along axis \d .* not periodic"):
-        deconvolve(observed, psf, 2.0, boundary="circular", num_steps=3, maximise=False)
+        deconvolve(observed, psf, noise=2.0, boundary="circular", num_steps=3, maximise=False)
     with pytest.warns(BoundaryWarning):
-        restore(convolution(psf, observed.shape), observed, 2.0, num_steps=3, maximise=False)
+        restore(observed, convolution(psf, observed.shape), noise=2.0, num_steps=3, maximise=False)
 
 
 def test_a_periodic_image_is_not_reported():
@@ -111,7 +111,7 @@ def test_a_border_is_blurred_like_the_scene():
 @pytest.mark.filterwarnings("ignore::pipla.imaging.MisfitWarning")  # they are not blurred
 def test_colours_and_even_kernels_have_a_border():
     colour = np.stack([BLOCKS, 255 - BLOCKS], axis=2)
-    found = deconvolve(colour, np.full((2, 3), 1 / 6), 2.0, axes=(0, 1), num_steps=20)
+    found = deconvolve(colour, np.full((2, 3), 1 / 6), noise=2.0, axes=(0, 1), num_steps=20)
     assert found.mean.shape == found.map.shape == colour.shape
 
 
@@ -123,7 +123,7 @@ def test_a_kernel_too_large_is_refused_before_it_is_made():
     with pytest.raises(ValueError, match="not a positive number"):
         as_kernel("gaussian:wide", (512, 512))
     with pytest.raises(ValueError, match="boundary must be one of 'unknown'"):
-        deconvolve(BLOCKS, "box:3", 1.0, boundary="zero")
+        deconvolve(BLOCKS, "box:3", noise=1.0, boundary="zero")
 
 
 # Missing pixels #
@@ -142,7 +142,7 @@ def test_masked_arrays_and_nan_and_masks_say_the_same():
     spoiled = np.where(holes, 9999.0, NOISY)
     absent = np.where(holes, np.nan, NOISY)
     options = {"num_steps": 150, "maximise": False}
-    wanted = restore(Mask(~holes), np.where(holes, 0, NOISY), 10.0, **options).mean
+    wanted = restore(np.where(holes, 0, NOISY), Mask(~holes), noise=10.0, **options).mean
     assert rms(wanted) < 25
     for operator, observed in (
         (Identity(), np.ma.masked_array(spoiled, holes)),
@@ -150,7 +150,9 @@ def test_masked_arrays_and_nan_and_masks_say_the_same():
         (Mask(~holes), absent),
         (Mask(~holes), np.ma.masked_array(spoiled, holes)),
     ):
-        np.testing.assert_allclose(restore(operator, observed, 10.0, **options).mean, wanted, 1e-3)
+        np.testing.assert_allclose(
+            restore(observed, operator, noise=10.0, **options).mean, wanted, 1e-3
+        )
     fitted = TVDenoiser(10.0, num_steps=150).fit(np.ma.masked_array(spoiled, holes))
     np.testing.assert_allclose(fitted.restored_, wanted, 1e-3)
     assert rms(fitted.transform(absent)) < 25
@@ -161,9 +163,9 @@ def test_missing_values_of_a_matrix_are_left_out():
     matrix, x = rng.normal(size=(12, 6)), np.repeat([0.0, 3.0], 3)
     observed = matrix @ x + 0.1 * rng.standard_normal(12)
     observed[4] = np.nan
-    found = restore(Dense(matrix), observed, 0.1, num_steps=20, maximise=False)
+    found = restore(observed, Dense(matrix), noise=0.1, num_steps=20, maximise=False)
     kept = np.isfinite(observed)
-    same = restore(Dense(matrix[kept]), observed[kept], 0.1, num_steps=20, maximise=False)
+    same = restore(observed[kept], Dense(matrix[kept]), noise=0.1, num_steps=20, maximise=False)
     np.testing.assert_array_equal(found.mean, same.mean)
 
 
@@ -179,11 +181,11 @@ def test_missing_values_of_a_matrix_of_images_keep_the_shape():
 
 def test_no_data_at_all_are_refused():
     with pytest.raises(ValueError, match="mask is 0 everywhere"):
-        restore(Mask(np.zeros_like(BLOCKS)), NOISY, 10.0)
+        restore(NOISY, Mask(np.zeros_like(BLOCKS)), noise=10.0)
     with pytest.raises(ValueError, match="every value of observed is missing"):
-        restore(Identity(), np.full((8, 8), np.nan), 10.0)
+        restore(np.full((8, 8), np.nan), Identity(), noise=10.0)
     with pytest.raises(ValueError, match="every value of observed is missing"):
-        restore(Mask(missing()), np.where(missing(), np.nan, NOISY), 10.0)
+        restore(np.where(missing(), np.nan, NOISY), Mask(missing()), noise=10.0)
 
 
 def test_missing_pixels_under_a_blur_are_filled_in():
@@ -192,11 +194,11 @@ def test_missing_pixels_under_a_blur_are_filled_in():
     rng = np.random.default_rng(0)
     observed = np.asarray(operator.apply(jnp.asarray(truth))) + 2 * rng.standard_normal((36, 40))
     observed[rng.random((36, 40)) < 0.2] = np.nan
-    found = restore(operator, observed, 2.0, num_steps=150, maximise=False)
+    found = restore(observed, operator, noise=2.0, num_steps=150, maximise=False)
     assert np.std(found.mean - truth) < 8
     absent = np.where(missing(), np.nan, NOISY)
     with pytest.raises(ValueError, match="cannot be restored together with a blur"):
-        deconvolve(absent, "box:3", 10.0)
+        deconvolve(absent, "box:3", noise=10.0)
 
 
 # Axes and arguments #
@@ -250,7 +252,7 @@ def test_odd_arguments_are_named(arguments, error, words):
 def test_the_noise_of_an_image_without_blur_is_estimated():
     for operator in (Identity(), Mask(~missing(0.2))):
         with pytest.warns(IdentifiabilityWarning, match="cannot be learned.*estimated"):
-            found = restore(operator, NOISY, None, num_steps=60, maximise=False)
+            found = restore(NOISY, operator, noise=None, num_steps=60, maximise=False)
         assert found.noise_source == "estimated"
         assert found.noise == pytest.approx(10, rel=0.35)  # .5 to 1.5 when it was learned
         assert set(found.result.theta) == {"strength"}
@@ -264,15 +266,17 @@ def test_the_noise_of_a_signal_and_of_a_blurred_image_is_learned():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = restore(Identity(), signal, None, num_steps=60, maximise=False)
+        found = restore(signal, Identity(), noise=None, num_steps=60, maximise=False)
         assert found.noise_source == "learned"
-        rows = restore(Identity(), signal[:, None], None, num_steps=60, maximise=False)
+        rows = restore(signal[:, None], Identity(), noise=None, num_steps=60, maximise=False)
         assert rows.noise_source == "learned"
         warnings.simplefilter("ignore", MisfitWarning)  # this image is not blurred
-        blurred = deconvolve(NOISY, "box:3", None, num_steps=60, maximise=False)
+        blurred = deconvolve(NOISY, "box:3", noise=None, num_steps=60, maximise=False)
     assert blurred.noise_source == "learned"
     assert set(blurred.result.theta) == {"strength", "noise"}
-    assert restore(Identity(), NOISY, 10.0, num_steps=6, maximise=False).noise_source == "given"
+    assert (
+        restore(NOISY, Identity(), noise=10.0, num_steps=6, maximise=False).noise_source == "given"
+    )
 
 
 def test_noise_is_estimated_from_the_pixels_that_are_seen():

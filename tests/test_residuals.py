@@ -83,10 +83,10 @@ def test_a_wrong_blur_is_said_and_a_right_one_is_not():
     operator = CircularConvolution(blur.gaussian(2.0), scene.shape)
     seen = np.asarray(operator.apply(jnp.asarray(scene)))[10:-10, 10:-10]
     observed = seen + 2 * rng.standard_normal(seen.shape)
-    right = deconvolve(observed, "gaussian:2", 2.0, maximise=False)
+    right = deconvolve(observed, "gaussian:2", noise=2.0, maximise=False)
     assert right.sound
     with pytest.warns(MisfitWarning, match="the blur or the noise does not fit"):
-        wrong = deconvolve(observed, "box:8", 2.0, maximise=False)
+        wrong = deconvolve(observed, "box:8", noise=2.0, maximise=False)
     assert not wrong.sound
     assert wrong.result.status is pipla.Status.UNRELIABLE
     assert "does not fit" in wrong.result.message
@@ -117,7 +117,9 @@ def test_doubts_about_an_image_speak_of_what_its_user_has(steps):
     far = 1e4 * rng.standard_normal((24, 24))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = pipla.restore(Identity(), observed, 1.0, num_steps=steps, maximise=False, start=far)
+        found = pipla.imaging.restore(
+            observed, Identity(), noise=1.0, num_steps=steps, maximise=False, start=far
+        )
     words = " ".join([found.result.message, *(str(warning.message) for warning in caught)])
     assert "theta_scale" not in words
     assert "noncentred" not in words
@@ -128,8 +130,10 @@ def test_a_flat_start_is_a_start():
     observed = np.kron([[0.0, 50.0], [50.0, 0.0]], np.ones((8, 8)))
     observed = observed + np.random.default_rng(0).standard_normal(observed.shape)
     options = {"num_steps": 60, "maximise": False}
-    flat = pipla.restore(Identity(), observed, 1.0, start=np.zeros((16, 16)), **options)
-    usual = pipla.restore(Identity(), observed, 1.0, **options)
+    flat = pipla.imaging.restore(
+        observed, Identity(), noise=1.0, start=np.zeros((16, 16)), **options
+    )
+    usual = pipla.imaging.restore(observed, Identity(), noise=1.0, **options)
     assert flat.strength == pytest.approx(usual.strength, rel=0.2)
 
 

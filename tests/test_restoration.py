@@ -38,7 +38,7 @@ def rms(image, truth=BLOCKS):
 @pytest.mark.parametrize("boundary", ["circular", "reflect", "renormalised"])
 def test_a_blurred_image_is_restored(boundary):
     operator, observed = blurred(boundary=boundary)
-    found = pipla.restore(operator, observed, 2.0, num_steps=150)
+    found = pipla.imaging.restore(observed, operator, noise=2.0, num_steps=150)
     assert rms(found.mean) < 0.5 * rms(observed)
     assert rms(found.map) < 0.5 * rms(observed)
     assert found.strength_stderr < 0.1 * found.strength
@@ -60,7 +60,7 @@ def test_the_strength_is_where_an_exact_sampler_says(monkeypatch):
     from gibbs import Circular, Edges, Posterior
 
     operator, observed = blurred()
-    found = pipla.restore(operator, observed, 2.0, num_steps=900, maximise=False)
+    found = pipla.imaging.restore(observed, operator, noise=2.0, num_steps=900, maximise=False)
     exact = Posterior(Circular(BLUR, BLOCKS.shape), observed, 2.0)
     x, rng, totals = found.mean, np.random.default_rng(0), []
     for _ in range(330):
@@ -71,7 +71,7 @@ def test_the_strength_is_where_an_exact_sampler_says(monkeypatch):
 
 def test_learned_noise_is_near_the_true_one():
     operator, observed = blurred(noise=4.0)
-    found = pipla.restore(operator, observed, None, num_steps=400, maximise=False)
+    found = pipla.imaging.restore(observed, operator, noise=None, num_steps=400, maximise=False)
     assert found.noise == pytest.approx(4.0, rel=0.15)
     assert set(found.result.theta) == {"strength", "noise"}
     assert rms(found.mean) < 0.6 * rms(observed)
@@ -88,7 +88,7 @@ def test_missing_pixels_are_filled_in():
     rng = np.random.default_rng(0)
     seen = (rng.uniform(size=BLOCKS.shape) > 0.3).astype(float)
     observed = seen * (BLOCKS + 2.0 * rng.standard_normal(BLOCKS.shape))
-    found = pipla.restore(Mask(seen), observed, 2.0, num_steps=400, maximise=False)
+    found = pipla.imaging.restore(observed, Mask(seen), noise=2.0, num_steps=400, maximise=False)
     assert rms(found.mean) < 0.25 * rms(observed)
     missing = found.std[seen == 0].mean()
     assert missing > 1.5 * found.std[seen == 1].mean()
@@ -98,8 +98,8 @@ def test_a_signal_seen_through_a_matrix():
     rng = np.random.default_rng(0)
     truth = np.repeat([0.0, 10.0, 4.0], 10)
     matrix = rng.normal(size=(20, 30))
-    found = pipla.restore(
-        Dense(matrix), matrix @ truth + 0.5 * rng.normal(size=20), 0.5, num_steps=600
+    found = pipla.imaging.restore(
+        matrix @ truth + 0.5 * rng.normal(size=20), Dense(matrix), noise=0.5, num_steps=600
     )
     assert rms(found.mean, truth) < 0.25 * np.std(truth)
 
@@ -107,18 +107,20 @@ def test_a_signal_seen_through_a_matrix():
 def test_colours_share_a_strength_and_stacks_have_three_axes():
     colour = np.stack([BLOCKS, 255 - BLOCKS, BLOCKS / 2], axis=2)
     operator, observed = blurred(colour)
-    found = pipla.restore(operator, observed, 2.0, axes=(0, 1), num_steps=100)
+    found = pipla.imaging.restore(observed, operator, noise=2.0, axes=(0, 1), num_steps=100)
     assert rms(found.mean, colour) < 0.6 * rms(observed, colour)
     stack = np.repeat(BLOCKS[None], 4, axis=0)
     noisy = stack + 20 * np.random.default_rng(0).standard_normal(stack.shape)
     for isotropic in (False, True):
-        smooth = pipla.restore(Identity(), noisy, 20.0, isotropic=isotropic, num_steps=100)
+        smooth = pipla.imaging.restore(
+            noisy, Identity(), noise=20.0, isotropic=isotropic, num_steps=100
+        )
         assert rms(smooth.mean, stack) < 0.6 * rms(noisy, stack)
 
 
 def test_a_given_strength_is_kept():
     operator, observed = blurred()
-    found = pipla.restore(operator, observed, 2.0, strength=0.1, num_steps=30)
+    found = pipla.imaging.restore(observed, operator, noise=2.0, strength=0.1, num_steps=30)
     assert found.strength == pytest.approx(0.1)
     assert found.strength_stderr == 0
     assert set(found.result.theta) == {"strength"}
@@ -145,7 +147,7 @@ def test_a_given_strength_is_kept():
 def test_bad_arguments_are_named(arguments, error, words):
     given = {"observed": np.arange(16.0).reshape(4, 4), "noise": 1.0} | arguments
     with pytest.raises(error, match=words):
-        pipla.restore(Identity(), given.pop("observed"), given.pop("noise"), **given)
+        pipla.imaging.restore(given.pop("observed"), Identity(), noise=given.pop("noise"), **given)
 
 
 # Estimators #
@@ -305,7 +307,9 @@ def test_intervals_hold_what_they_promise(monkeypatch):
 
 
 def test_a_restoration_prints_a_small_table():
-    found = pipla.restore(Identity(), np.zeros((4, 5)) + np.arange(5.0), 1.0, num_steps=6)
+    found = pipla.imaging.restore(
+        np.zeros((4, 5)) + np.arange(5.0), Identity(), noise=1.0, num_steps=6
+    )
     title, *rows = repr(found).splitlines()
     assert title == "Restoration of 4 × 5 pixels"
     names = [row[:16].strip() for row in rows[:7]]

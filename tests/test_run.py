@@ -500,7 +500,7 @@ def test_a_run_inside_a_program_is_refused_in_one_sentence():
     calls = (
         lambda step: run(5, algorithm=pipla.PIPGLA(0.1)),
         lambda step: pipla.fit(MODEL, theta=0.5, x=np.zeros(D)),
-        lambda step: pipla.restore(pipla.operators.Identity(), np.eye(4), 1.0),
+        lambda step: pipla.imaging.restore(np.eye(4), pipla.operators.Identity(), noise=1.0),
     )
     for call in calls:
         with pytest.raises(TypeError, match=r"call pipla outside of jax\.jit"):

@@ -121,8 +121,8 @@ def test_an_empty_row_and_an_empty_matrix_give_zeros(form):
 def test_a_gaussian_likelihood_takes_it():
     matrix = random_matrix(12, 4, 0.5)
     y = RNG.normal(size=12)
-    sparse = pipla.GaussianLikelihood(Sparse(matrix), y, 0.5)
-    dense = pipla.GaussianLikelihood(pipla.operators.Dense(matrix.toarray()), y, 0.5)
+    sparse = pipla.likelihoods.Gaussian(Sparse(matrix), y, 0.5)
+    dense = pipla.likelihoods.Gaussian(pipla.operators.Dense(matrix.toarray()), y, 0.5)
     x = jnp.asarray(RNG.normal(size=4))
     np.testing.assert_allclose(
         jax.grad(lambda x: sparse(None, x))(x), jax.grad(lambda x: dense(None, x))(x), atol=1e-10

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla._cache import default_folder
+from pipla.config import default_folder
 from pipla.testing import compilations
 from pipla.tuning.curvature import LocalGeometry
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 # Shapes that no other test uses: a program compiled before would not be counted.
 SHAPE = (9, 23)
-ENABLE = "from pipla._cache import enable_cache; import jax; "
+ENABLE = "from pipla.config import enable_cache; import jax; "
 USE = "import jax.numpy as jnp; jax.jit(lambda x: jnp.tanh(x) + 1)(1.0)"
 
 

@@ -12,7 +12,7 @@ from pipla.engine import devices
 
 pytestmark = pytest.mark.slow
 
-CALL = "from pipla._threads import one_thread_per_device; print(one_thread_per_device()); "
+CALL = "from pipla.config import one_thread_per_device; print(one_thread_per_device()); "
 SHOW = "import os; print(os.environ.get('PJRT_NPROC'))"
 
 

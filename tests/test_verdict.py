@@ -119,7 +119,7 @@ def test_a_strength_that_runs_away_is_noticed():
     assert said[0].startswith(f"after step {noticed}: ")
     assert sum("after step" in sentence for sentence in said) == 1
     assert any("is too large where theta ended" in str(finding) for finding in result.findings)
-    likelihood = pipla.GaussianLikelihood(pipla.operators.Identity(), y, 0.3)
+    likelihood = pipla.likelihoods.Gaussian(pipla.operators.Identity(), y, 0.3)
     sound = pipla.run(
         pipla.Model(likelihood, pipla.prox.TVStrength()),
         pipla.RPL(),

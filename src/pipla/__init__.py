@@ -5,10 +5,8 @@ Proximal interacting particle Langevin algorithms on JAX. Start with `Model`, a 
 `pipla.regression`, `pipla.imaging`, `pipla.completion` and `pipla.networks` are applications.
 """
 
-from pipla import operators, problems, prox, tuning
-from pipla._cache import enable_cache
+from pipla import algorithms, config, diagnostics, operators, problems, prox, tuning
 from pipla._extras import lazy
-from pipla._threads import one_thread_per_device
 from pipla._version import __version__
 from pipla.algorithms import (
     IPLA,
@@ -39,12 +37,9 @@ from pipla.engine.save import Save
 from pipla.engine.storage import load
 from pipla.engine.sweep import SweepResult, sweep
 from pipla.fitting import Extrapolation, Fit, extrapolate, fit
-from pipla.imaging.restoration import Restoration, restore
 from pipla.models import likelihoods
-from pipla.models.likelihoods import Gaussian as GaussianLikelihood
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred
-from pipla.operators import blur
 
 __all__ = [
     "IPLA",
@@ -66,19 +61,18 @@ __all__ = [
     "ConvergenceWarning",
     "Extrapolation",
     "Fit",
-    "GaussianLikelihood",
     "MapEstimate",
     "MetropolisAdjusted",
     "Minibatch",
     "Model",
-    "Restoration",
     "Result",
     "Save",
     "Status",
     "SweepResult",
     "__version__",
-    "blur",
-    "enable_cache",
+    "algorithms",
+    "config",
+    "diagnostics",
     "extrapolate",
     "fit",
     "hooks",
@@ -86,11 +80,9 @@ __all__ = [
     "load",
     "map_estimate",
     "noncentred",
-    "one_thread_per_device",
     "operators",
     "problems",
     "prox",
-    "restore",
     "resume",
     "run",
     "sweep",

@@ -76,7 +76,7 @@ def image(dtype, num_particles=4):
     return Start(model, jnp.asarray(-0.5, dtype), _draw(dtype, (num_particles, 4, 5), 7))
 
 
-class _Noted(pipla.GaussianLikelihood):
+class _Noted(pipla.likelihoods.Gaussian):
     """A Gaussian likelihood that notes when it is traced."""
 
     def __call__(self, theta, x, data=None):
@@ -86,7 +86,7 @@ class _Noted(pipla.GaussianLikelihood):
 
 def blurred(dtype, num_particles=4):
     """A blurred image with a learned noise: a likelihood whose flow is exact."""
-    operator = pipla.operators.convolution(pipla.blur.box(3), (4, 5))
+    operator = pipla.operators.convolution(pipla.operators.blur.box(3), (4, 5))
     likelihood = _Noted(operator, np.asarray(_draw(dtype, (4, 5), 6)), None, theta="noise")
     term = pipla.prox.TVStrength(tolerance=1e-3, max_iterations=20).on(theta="strength")
     theta = {"noise": jnp.asarray(-0.5, dtype), "strength": jnp.asarray(0.2, dtype)}

@@ -72,7 +72,7 @@ def sweep():
 
 
 def restore():
-    return pipla.restore(pipla.operators.Identity(), image(), 5.0, num_steps=100).mean
+    return pipla.imaging.restore(image(), pipla.operators.Identity(), noise=5.0, num_steps=100).mean
 
 
 def deconvolve():

@@ -25,7 +25,8 @@ import pipla.completion
 import pipla.imaging
 import pipla.networks
 import pipla.regression
-from pipla import blur, hooks, likelihoods, operators, problems, prox, tuning
+from pipla import hooks, likelihoods, operators, problems, prox, tuning
+from pipla.operators import blur
 from pipla_lab import data, theory
 
 MODULES = {
@@ -54,8 +55,8 @@ ESTIMATORS = {
     "SparsePoissonRegression": pipla.regression,
 }
 
-#: Public names that are not called: types, records that the library fills, what a new term,
-#: operator or algorithm is made of, and `one_thread_per_device`, which changes the process.
+#: Public names that are not called: types, records that the library fills, and what a new
+#: term, operator or algorithm is made of.
 NOT_CALLED = {
     *("prox.ClosedForm", "prox.Fixed", "prox.Iterative", "prox.SoftThreshold", "prox.Term"),
     *("prox.Hyperparameter", "prox.Scalar", "prox.Solution", "prox.hyperparameter"),
@@ -65,8 +66,8 @@ NOT_CALLED = {
     *("algorithms.WrapperState", "algorithms.number", "algorithms.register", "algorithms.Number"),
     *("operators.Operator", "operators.Eigenbasis", "likelihoods.Likelihood", "prox.Zero"),
     *("tuning.TheoryWarning", "hooks.View", "hooks.Hook", "hooks.Progress"),
-    *("pipla.one_thread_per_device", "pipla.Status", "pipla.Result", "pipla.SweepResult"),
-    *("pipla.Fit", "pipla.Extrapolation", "pipla.enable_cache", "completion.Completion"),
+    *("pipla.Status", "pipla.Result", "pipla.SweepResult", "pipla.Fit", "pipla.Extrapolation"),
+    "completion.Completion",
     *("networks.NetworkModel", "networks.TrainedNetwork", "networks.PrunedNetwork"),
     *("theory.Bound", "theory.Plan", "theory.Order"),
 }

@@ -8,9 +8,8 @@ import signal
 import sys
 import threading
 
-from pipla._cache import enable_cache
 from pipla._extras import MissingExtraError, extra
-from pipla._threads import one_thread_per_device
+from pipla.config import enable_cache, one_thread_per_device
 
 
 def main() -> None:

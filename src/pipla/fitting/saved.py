@@ -80,7 +80,8 @@ class Saved:
         name = found.name if isinstance(found, SavedEstimator) else type(found).__name__
         if name != cls.__name__:
             raise TypeError(f"path {str(path)!r} holds a {name}, not a {cls.__name__}.")
-        kinds = {kind.__name__: kind for kind in (Finding, *cls._kinds())}
+        expected: tuple[type[Any], ...] = (Finding, *cls._kinds())
+        kinds = {kind.__name__: kind for kind in expected}
         try:
             parameters, state = (
                 {key: _unpacked(value, kinds) for key, value in part.items()}

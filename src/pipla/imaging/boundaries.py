@@ -53,8 +53,8 @@ class Blur(NamedTuple):
 def deconvolve(
     observed: Any,
     psf: Any,
-    noise: float | None,
     *,
+    noise: float | None,
     boundary: Boundary = "unknown",
     axes: tuple[int, ...] | None = None,
     **options: Any,
@@ -93,7 +93,7 @@ def deconvolve(
         >>> scene = np.kron([[0.0, 100.0], [50.0, 0.0]], np.ones((20, 20)))
         >>> blurred = (scene[:-2] + scene[1:-1] + scene[2:])[:, 4:-4] / 3
         >>> observed = blurred + np.random.default_rng(0).standard_normal(blurred.shape)
-        >>> found = deconvolve(observed, np.ones((3, 1)) / 3, 1.0)
+        >>> found = deconvolve(observed, np.ones((3, 1)) / 3, noise=1.0)
         >>> bool(np.std(found.mean - scene[1:-1, 4:-4]) < np.std(observed - scene[1:-1, 4:-4]) / 2)
         True
     """
@@ -106,7 +106,9 @@ def deconvolve(
     axes = None if axes is None else integers("axes", axes, least=-pixels.ndim)
     kernel = as_kernel(psf, pixels.shape, axes)
     model = _blur(pixels, kernel, boundary, axes)
-    found = restore(model.operator, model.observed, noise, axes=axes, start=model.start, **options)
+    found = restore(
+        model.observed, model.operator, noise=noise, axes=axes, start=model.start, **options
+    )
     return found._replace(
         mean=found.mean[model.inside],
         std=found.std[model.inside],

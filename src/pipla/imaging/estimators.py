@@ -123,7 +123,7 @@ class TVDenoiser(_TVRestorer):
         self.random_state = random_state
 
     def _restored(self, image: Any, noise: float | None, **options: Any) -> Restoration:
-        return restore(Identity(), image, noise, **options)
+        return restore(image, Identity(), noise=noise, **options)
 
 
 class TVDeconvolution(_TVRestorer):
@@ -158,4 +158,4 @@ class TVDeconvolution(_TVRestorer):
         self.random_state = random_state
 
     def _restored(self, image: Any, noise: float | None, **options: Any) -> Restoration:
-        return deconvolve(image, self.psf, noise, boundary=self.boundary, **options)
+        return deconvolve(image, self.psf, noise=noise, boundary=self.boundary, **options)

@@ -103,10 +103,10 @@ class Restoration(NamedTuple):
 
 
 def restore(
-    operator: Operator,
     observed: Any,
-    noise: float | None,
+    operator: Operator,
     *,
+    noise: float | None,
     isotropic: bool = False,
     axes: tuple[int, ...] | None = None,
     strength: float | None = None,
@@ -123,10 +123,10 @@ def restore(
     maximises the marginal likelihood of $y$; the posterior of $x$ is sampled at that strength.
 
     Arguments:
-        operator: $H$, the map from an image to noise-free observations; see `pipla.operators`. For
-            one of your own, `apply` and `adjoint` are enough.
         observed: $y$. Values that are NaN, or masked in a `numpy.ma.MaskedArray`, are missing;
             every operator takes them.
+        operator: $H$, the map from an image to noise-free observations; see `pipla.operators`. For
+            one of your own, `apply` and `adjoint` are enough.
         noise: $\sigma$, the standard deviation of the noise; `None` learns it. Without a blur
             (`Identity`, `Mask`) it cannot be learned from an image: the marginal likelihood rises
             as $\sigma \to 0$ (E17). There, `estimate_noise` is used, with a warning.
@@ -155,7 +155,7 @@ def restore(
         >>> import numpy as np, pipla
         >>> truth = np.kron([[0.0, 100.0], [50.0, 0.0]], np.ones((16, 16)))
         >>> noisy = truth + 10 * np.random.default_rng(0).standard_normal(truth.shape)
-        >>> found = pipla.restore(pipla.operators.Identity(), noisy, 10.0)
+        >>> found = pipla.imaging.restore(noisy, pipla.operators.Identity(), noise=10.0)
         >>> bool(np.std(found.mean - truth) < 5)
         True
     """

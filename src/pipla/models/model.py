@@ -191,7 +191,7 @@ class Model(eqx.Module):
             if self.smooth.uses_theta(theta, _trees.first(particles), self.data):
                 raise TypeError(
                     "theta_update='closed-form' needs a smooth part that does not depend on "
-                    "theta, or has a best theta in closed form (pipla.GaussianLikelihood); use "
+                    "theta, or has a best theta in closed form (pipla.likelihoods.Gaussian); use "
                     "'gradient'."
                 )
             best = theta

@@ -62,7 +62,7 @@ def convolution(
     """The blur of images of shape `shape` by the kernel `psf`.
 
     Arguments:
-        psf: the kernel; `pipla.blur` has some.
+        psf: the kernel; `pipla.operators.blur` has some.
         shape: the shape of the images.
         boundary: how the blur continues the image beyond its edge: `"circular"`, `"reflect"` or
             `"renormalised"`. The last two need a separable kernel.

@@ -68,10 +68,11 @@ BENCHMARK = ImageExperiment(
     title="Deblurring at 30 dB: what each method reaches, and what it costs",
     about="One image (boat; camera where PIPLA_DATA is not set), 9×9 uniform circular blur, noise "
     "variance a thousandth of the blurred image's variance. Recommended: reflected-prox Langevin "
-    "with two antithetic particles (pipla.restore). Corrected: the paper's hybrid algorithms with "
-    "lam = min(5/L, 2) and gamma = .98/(L + 1/lam), two particles. Peers learn what they need. "
-    "Oracles choose their one parameter by the truth: the regularisation of the Wiener filter, "
-    "when to stop Richardson-Lucy, the strength of total variation for the MAP.",
+    "with two antithetic particles (pipla.imaging.restore). Corrected: the paper's hybrid "
+    "algorithms with lam = min(5/L, 2) and gamma = .98/(L + 1/lam), two particles. "
+    "Peers learn what they need. Oracles choose their one parameter by the truth: the "
+    "regularisation of the Wiener filter, when to stop Richardson-Lucy, the strength of total "
+    "variation for the MAP.",
     images=lambda data: ("boat",) if data else ("camera",),
     entries=[row for image in ("boat", "camera") for row in rows(image)],
     presets={

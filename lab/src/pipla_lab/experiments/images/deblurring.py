@@ -60,7 +60,7 @@ def corrected_row(kind: str, image: str) -> ImageEntry:
 
 
 def recommended_row(image: str) -> ImageEntry:
-    """`pipla.restore`."""
+    """`pipla.imaging.restore`."""
     return ImageEntry(
         "RPL",
         "exact",

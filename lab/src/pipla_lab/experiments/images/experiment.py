@@ -112,7 +112,7 @@ class ImageExperiment(Experiment[ImageEntry, ImagePreset, ImageJob, ImageRow]):
         sizes = {name: job.images.problem(name).truth.size for name in names}
         trial = job.images.problem(entries[0].image)
         found = restore(
-            trial.operator, trial.observed, trial.noise, num_steps=TRIAL_STEPS, maximise=False
+            trial.observed, trial.operator, noise=trial.noise, num_steps=TRIAL_STEPS, maximise=False
         ).result
         one = found.seconds / (2 * TRIAL_STEPS * trial.truth.size)
         wanted = sum(

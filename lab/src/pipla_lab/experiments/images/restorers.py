@@ -122,11 +122,11 @@ def chain(
 
 
 def recommended(problem: Deblurring, budget: Budget) -> Restored:
-    """`pipla.restore`, and for the figures a second run with the same settings under `watch`."""
+    """`imaging.restore`, and for the figures a second run with the same settings under `watch`."""
     found = restore(
-        problem.operator,
         problem.observed,
-        problem.noise,
+        problem.operator,
+        noise=problem.noise,
         num_steps=budget.num_steps,
         num_particles=budget.num_particles,
         seed=budget.seed,
