@@ -168,8 +168,7 @@ def doubts_of(
             f"{', '.join(unmeasured)}: its standard error is not known, although the data may "
             "well determine it: it is a small difference of large numbers, which this run cannot "
             "tell from 0. If smooth scales or shifts x by it, leave x as it is and use a term "
-            "that learns it, such as pipla.prox.LaplaceScale or LaplaceLocation; a term of your "
-            "own with a kink that moves with theta needs the method `rounded`"
+            "that learns it, such as pipla.prox.LaplaceScale or LaplaceLocation"
         )
     if not converged:
         if status is Status.NONFINITE:

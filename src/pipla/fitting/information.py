@@ -217,7 +217,7 @@ def _derivatives(
                 value = value + bijector.remainder(there, z)
         for term, moving in zip(terms, moves, strict=True):
             if not moving and (term.uses_theta or scales is not None):
-                value = value + term.rounded(there, x, width)
+                value = value + term.rounded_value(there, x, width)
         return value + model.smooth_value(there, x)
 
     gradients = jax.vmap(jax.grad(potential), in_axes=(None, 0))(flat, particles)

@@ -85,8 +85,8 @@ class Scaled(Wrapped):
         value = self.term.value(theta, x)
         return self.weight.astype(value.dtype) * value
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        value = self.term.rounded(theta, x, width)
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        value = self.term.rounded_value(theta, x, width)
         return self.weight.astype(value.dtype) * value
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
@@ -164,8 +164,8 @@ class Translated(Wrapped):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(theta, self._moved(x, -1))
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        return self.term.rounded(theta, self._moved(x, -1), width)
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return self.term.rounded_value(theta, self._moved(x, -1), width)
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.warm_start(theta, self._moved(x, -1))
@@ -211,9 +211,9 @@ class On(Wrapped):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
         own = part("theta", theta, self.theta), part("x", x, self.x)
-        return self.term.rounded(*own, part("x", width, self.x))
+        return self.term.rounded_value(*own, part("x", width, self.x))
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.warm_start(part("theta", theta, self.theta), part("x", x, self.x))
@@ -302,8 +302,8 @@ class Sum(Iterative):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        return functools.reduce(jnp.add, [term.rounded(theta, x, width) for term in self.terms])
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return functools.reduce(jnp.add, [term.rounded_value(theta, x, width) for term in self.terms])
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return tuple(term.warm_start(theta, x) for term in self.terms)

@@ -113,6 +113,10 @@ class Strength(Iterative):
         value = jnp.exp(jnp.where(total > 0, exponent, 0)) * total
         return value - self._degrees(x) * exponent if self.normalised else value
 
+    def rounded_value(self, theta: Array, x: Array, width: Array) -> Scalar:
+        """The value: the kinks of $R$ stay where they are."""
+        return self.value(theta, x)
+
     def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
         """Neither: $e^{r\\theta} R(x)$ grows faster than linearly, and is not convex (E7)."""
         return Regularity(False, None)
