@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import pipla
+from pipla.algorithms.wrappers.paired import Paired
 from pipla.experiments.theta import measure
 from pipla.experiments.theta.logistic import RECOMMENDED, UNIFORM
 from pipla.experiments.theta.toy import TOY
-from pipla.fitting.pairs import Paired
 
 
 def test_it_reaches_the_maximiser_of_the_toy_model_from_anywhere():

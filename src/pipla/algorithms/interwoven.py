@@ -215,7 +215,7 @@ def _derivatives(
     model: Model, bijector: Bijector, theta: PyTree, coordinates: PyTree
 ) -> tuple[Array, Array]:
     """The gradient of $F$ over all particles, and its Hessian over a few."""
-    likelihood = Reparametrised(model.smooth, bijector)
+    likelihood = Reparametrised(model.smooth, bijector, model.nonsmooth)
     flat, unravel = ravel_pytree(theta)
 
     def mean(flat: Array, coordinates: PyTree) -> Array:

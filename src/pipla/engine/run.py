@@ -239,14 +239,15 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
     found: tuple[str, ...] = ()
     if status is not Status.NONFINITE:
         model, algorithm = program.model, program.algorithm
+        answer = algorithm.answer
         found = doubts(
             model,
             algorithm,
-            trace,
+            answer(trace),
             driver.burn_in,
-            state.theta,
-            state.particles,
-            None if seen is None or program.quantity is not None else seen.variance(),
+            answer(state.theta),
+            answer(state.particles),
+            None if seen is None or program.quantity is not None else answer(seen.variance()),
             gap,
         )
     if found:
@@ -279,8 +280,9 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
 def _what_broke(driver: Driver, history: History) -> str:
     state = history.carry.state
     program = driver.program
+    answer = program.algorithm.answer
     causes = broken_conditions(
-        program.algorithm, program.model, state.theta, state.particles, "there"
+        program.algorithm, program.model, answer(state.theta), answer(state.particles), "there"
     )
     reason = f" {causes[0]}." if causes else ""
     return (

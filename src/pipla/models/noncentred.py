@@ -116,10 +116,14 @@ class Reparametrised(Likelihood):
 
     likelihood: Likelihood
     bijector: Bijector
+    term: Term  # in x, from which the bijector takes theta
 
     def __call__(self, theta: PyTree, z: PyTree, data: PyTree = None) -> Float[Array, ""]:
         x = self.bijector.forward(theta, z)
         return self.likelihood(theta, x, data) + self.bijector.remainder(theta, z)
+
+    def noncentring(self) -> tuple[Bijector, Term]:
+        return self.bijector, self.term
 
     # The remainder belongs to the prior: it is neither taken apart nor scaled.
 
@@ -128,10 +132,10 @@ class Reparametrised(Likelihood):
 
     def rows(self, indices: Array) -> Likelihood | None:
         some = self.likelihood.rows(indices)
-        return None if some is None else Reparametrised(some, self.bijector)
+        return None if some is None else Reparametrised(some, self.bijector, self.term)
 
     def scaled(self, factor: float) -> Likelihood:
-        return Reparametrised(self.likelihood.scaled(factor), self.bijector)
+        return Reparametrised(self.likelihood.scaled(factor), self.bijector, self.term)
 
 
 class Metric(eqx.Module):
@@ -197,7 +201,7 @@ def noncentred(model: Model) -> NonCentred:
     require_model(model)
     bijector, plain = noncentred_term(model.nonsmooth)
     in_z = Model(
-        Reparametrised(model.smooth, bijector),
+        Reparametrised(model.smooth, bijector, model.nonsmooth),
         plain,
         model.data,
         metric=Metric(bijector),

@@ -183,6 +183,18 @@ class Term(eqx.Module):
         """
         return self.closed_form(theta, particles)
 
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        r"""The second derivative of the mean of $g_2(\cdot, X^i)$ at `closed_form`, in each number.
+
+        A tree like theta, 0 in parts that the term does not use.
+        """
+        best, unravel = ravel_pytree(self.closed_form(theta, particles))
+
+        def mean(flat: Array) -> Scalar:
+            return jnp.mean(jax.vmap(lambda x: self.value(unravel(flat), x))(particles))
+
+        return unravel(jnp.diagonal(jax.hessian(mean)(best)))
+
     def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
         r"""The value, with the kinks that move with theta rounded off over `width`, a tree like x.
 

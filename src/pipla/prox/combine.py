@@ -120,6 +120,10 @@ class Scaled(Wrapped):
     def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
         return self.term.closed_form_at(theta, particles, penalty)
 
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        curvature = self.term.closed_form_curvature(theta, particles)
+        return jax.tree.map(lambda leaf: self.weight.astype(leaf.dtype) * leaf, curvature)
+
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         return jax.tree.map(
             lambda unit: unit / self.weight.astype(unit.dtype) ** 2, self.term.time_unit(theta, x)
@@ -185,6 +189,9 @@ class Translated(Wrapped):
 
     def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
         return self.term.closed_form_at(theta, self._all_moved_back(particles), penalty)
+
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form_curvature(theta, self._all_moved_back(particles))
 
     def _all_moved_back(self, particles: PyTree) -> PyTree:
         particles = floating("particles", particles)
@@ -261,6 +268,11 @@ class On(Wrapped):
         best = self.term.closed_form_at(own, part("x", particles, self.x), penalty)
         return put_part(theta, self.theta, best)
 
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        own = part("theta", theta, self.theta)
+        inner = self.term.closed_form_curvature(own, part("x", particles, self.x))
+        return put_part(jax.tree.map(jnp.zeros_like, theta), self.theta, inner)
+
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
         return put_part(super().time_unit(theta, x), self.x, own)
@@ -303,7 +315,8 @@ class Sum(Iterative):
         return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
 
     def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        return functools.reduce(jnp.add, [term.rounded_value(theta, x, width) for term in self.terms])
+        each = (term.rounded_value(theta, x, width) for term in self.terms)
+        return functools.reduce(jnp.add, each)
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return tuple(term.warm_start(theta, x) for term in self.terms)
@@ -354,6 +367,10 @@ class Sum(Iterative):
         for term, one in zip(self.terms, penalty, strict=True):
             theta = term.closed_form_at(theta, particles, one)
         return theta
+
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        each = (term.closed_form_curvature(theta, particles) for term in self.terms)
+        return functools.reduce(lambda a, b: jax.tree.map(jnp.add, a, b), each)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         # The parts are disjoint: at each leaf all units but one are infinite.

@@ -141,6 +141,11 @@ class Strength(Iterative):
             return self.closed_form(theta, particles)
         return self._best(require_particles(particles, self), penalty)
 
+    def closed_form_curvature(self, theta: Array, particles: Array) -> Array:
+        r"""$r^2 d$, because $w R(X)$ is $d$ on average."""
+        particles = require_particles(particles, self)
+        return self.rate.astype(particles.dtype) ** 2 * self._degrees(particles[0])
+
     def _best(self, particles: Array, penalty: Array) -> Array:
         strength = self._degrees(particles[0]) / jnp.mean(penalty)
         return jnp.log(strength) / self.rate.astype(particles.dtype)

@@ -76,6 +76,13 @@ class Likelihood(eqx.Module):
         """Theta nearer to its best in non-centred coordinates, and the particles moved along."""
         return None
 
+    def noncentring(self) -> tuple[Any, Any] | None:
+        """The change of variables and the term in x of which this is the non-centred potential.
+
+        A `Bijector` and a `Term`; see `pipla.noncentred`.
+        """
+        return None
+
     def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
         """An eigenbasis of the Hessian in x, or of a matrix near it."""
         return None
