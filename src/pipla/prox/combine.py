@@ -37,13 +37,45 @@ from pipla.prox.regularity import Regularity, disjoint_sum
 
 
 class Wrapped(Iterative):
-    """A term made from another one."""
+    """A term made from another one, whose abilities it has.
+
+    A subclass writes `value`, `solve` and those that it changes. A test walks all of them.
+    """
 
     term: Term
 
     def __check_init__(self) -> None:
         if not isinstance(self.term, Term):
             raise TypeError(f"term must be a term of pipla.prox, got {show(self.term)}.")
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(theta, x)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, particles)
+
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        return self.term.closed_form_at(theta, particles, penalty)
+
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form_curvature(theta, particles)
+
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return self.term.rounded_value(theta, x, width)
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.time_unit(theta, x)
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.largest_smoothing(theta, x)
+
+    def coupled_sizes(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.coupled_sizes(theta, x)
+
+    @property
+    def homogeneity(self) -> int:
+        """That of the wrapped term."""
+        return self.term.homogeneity
 
     @property
     def uses_theta(self) -> bool:
@@ -89,9 +121,6 @@ class Scaled(Wrapped):
         value = self.term.rounded_value(theta, x, width)
         return self.weight.astype(value.dtype) * value
 
-    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.term.warm_start(theta, x)
-
     def solve(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
     ) -> Solution:
@@ -113,12 +142,6 @@ class Scaled(Wrapped):
             return number * self.weight.astype(number.dtype)
 
         return map_leaves("lam", times, lam)
-
-    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
-        return self.term.closed_form(theta, particles)
-
-    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
-        return self.term.closed_form_at(theta, particles, penalty)
 
     def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
         curvature = self.term.closed_form_curvature(theta, particles)
@@ -198,11 +221,7 @@ class Translated(Wrapped):
         particle_count(particles)
         return jax.vmap(lambda x: self._moved(x, -1))(particles)
 
-    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.term.time_unit(theta, x)
-
-    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
-        return self.term.largest_smoothing(theta, x)
+    homogeneity = Term.homogeneity  # about the shift, not about 0
 
 
 class On(Wrapped):
@@ -275,13 +294,15 @@ class On(Wrapped):
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
-        return put_part(super().time_unit(theta, x), self.x, own)
+        return put_part(Term.time_unit(self, theta, x), self.x, own)
 
     def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
         return self.term.regularity(part("theta", theta, self.theta), part("x", x, self.x))
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.largest_smoothing(part("theta", theta, self.theta), part("x", x, self.x))
+
+    coupled_sizes = Term.coupled_sizes  # by `reach`
 
 
 class Sum(Iterative):
