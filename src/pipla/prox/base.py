@@ -274,6 +274,10 @@ class Term(eqx.Module):
         """
         return [(() if self.uses_theta else None, ())]
 
+    def summands(self) -> tuple[Term, ...]:
+        """The terms that this one adds up, which act on disjoint parts; by default itself."""
+        return (self,)
+
     def coupled_sizes(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of theta, the number of elements of x that this term couples it to.
 

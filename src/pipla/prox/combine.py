@@ -72,6 +72,8 @@ class Wrapped(Iterative):
     def coupled_sizes(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.coupled_sizes(theta, x)
 
+    summands = Term.summands  # itself: each of those inside would have to be wrapped
+
     @property
     def homogeneity(self) -> int:
         """That of the wrapped term."""
@@ -339,6 +341,9 @@ class Sum(Iterative):
         each = (term.rounded_value(theta, x, width) for term in self.terms)
         return functools.reduce(jnp.add, each)
 
+    def summands(self) -> tuple[Term, ...]:
+        return self.terms
+
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return tuple(term.warm_start(theta, x) for term in self.terms)
 
@@ -413,7 +418,7 @@ def separable_sum(*terms: Term) -> Sum:
             raise TypeError(f"terms must be terms of pipla.prox, got {show(term)}.")
     if not terms:
         raise TypeError("separable_sum needs at least one term.")
-    flat = [leaf for term in terms for leaf in (term.terms if isinstance(term, Sum) else (term,))]
+    flat = [leaf for term in terms for leaf in term.summands()]
     reach = [pair for term in flat for pair in term.reach()]
     for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):
         for first, second in itertools.combinations(paths, 2):
