@@ -7,6 +7,7 @@ cache hides a function. Only functions whose source is in `src/pipla` count; mod
 comprehensions do not. The limits are those of the project's design; a broken one is exit status 1.
 """
 
+import ast
 import functools
 import json
 import subprocess
@@ -125,6 +126,41 @@ def show(label: str, number: int, limit: int | None = None) -> bool:
     return kept
 
 
+#: The rooms of terms, likelihoods and operators, which may ask for their classes; other code asks
+#: for abilities. The experiments are not part of the library.
+ROOMS = ("prox", "models", "operators", "experiments")
+
+
+def type_tests() -> list[str]:
+    """The `isinstance` tests for a class of terms, likelihoods or operators outside of its room."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
+    bases: dict[str, set[str]] = {}
+    for path, tree in trees.items():
+        if path.relative_to(SOURCE).parts[0] in ROOMS[:3]:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    bases[node.name] = {name_of(base) for base in node.bases}
+    known = {"Term", "Likelihood", "Operator", "Bijector"}
+    while more := {name for name, of in bases.items() if of & known} - known:
+        known |= more
+    found = []
+    for path, tree in trees.items():
+        if path.relative_to(SOURCE).parts[0] in ROOMS:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and name_of(node.func) == "isinstance":
+                asked = {name_of(each) for each in ast.walk(node.args[1])}
+                if asked & known:
+                    found.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    return sorted(found)
+
+
+def name_of(node: ast.AST) -> str:
+    """The last part of a name in the source, without the module and type parameters."""
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return getattr(node, "id", getattr(node, "attr", ""))
+
+
 def main() -> int:
     entries = [path for path in SOURCE.iterdir() if path.name not in ("__pycache__", "py.typed")]
     folders = sorted(path.name for path in entries if path.is_dir())
@@ -138,6 +174,7 @@ def main() -> int:
     chain = run["chain"]
     start = max(index for index, (_, name) in enumerate(chain) if name == "run")
     chain = chain[start:]
+    tests = type_tests()
     kept = [
         show("names at the top of the package: folders", len(folders)),
         show("names at the top of the package: modules", len(modules)),
@@ -148,7 +185,9 @@ def main() -> int:
         show("pipla.run(model, PIPGLA(), ...): deepest stack of frames", run["depth"]),
         show("frames after run to ForwardBackward.move", len(chain) - 1, 6),
         show("LaplaceLocation().prox: files", len(prox["files"]), 4),
+        show("isinstance tests on terms, likelihoods, operators", len(tests), 0),
     ]
+    print(*tests, sep="\n")
     print("\nfolders:", *folders)
     print("modules:", *modules)
     print("\nfrom run to ForwardBackward.move:")

@@ -131,6 +131,26 @@ def factors(dtype, num_particles=4):
     return Start(pipla.Model(likelihood), theta, particles)
 
 
+def _scales_smooth(theta, x, data):
+    TRACED.append("scales")
+    misfit = jnp.sum((x["w"] - data) ** 2) / 2 + jnp.sum((x["v"] - theta["bias"][None]) ** 2)
+    return misfit + jnp.sum((theta["bias"] - 1.0) ** 2) / 8
+
+
+def scales(dtype, num_particles=4):
+    """Priors of two leaves of x whose scales are learned, non-centred; theta has another part."""
+    term = pipla.prox.LaplaceScale().on(theta=("prior", "w"), x="w")
+    term = term + pipla.prox.GaussianScale().on(theta=("prior", "v"), x="v")
+    model = pipla.Model(_scales_smooth, term, _draw(dtype, (3,), 2))
+    own = {"w": jnp.asarray(0.2, dtype), "v": jnp.asarray(-0.1, dtype)}
+    theta = {"prior": own, "bias": _draw(dtype, (2,), 3)}
+    particles = {
+        "w": _draw(dtype, (num_particles, 3), 4),
+        "v": _draw(dtype, (num_particles, 2, 2), 5),
+    }
+    return Start(pipla.noncentred(model).model, theta, particles)
+
+
 def row(name, preset, numbers, options=None, case=vector, optimizer=None):
     """A case of the table: a preset with its numbers, its options, and where it starts."""
 
@@ -145,6 +165,7 @@ def row(name, preset, numbers, options=None, case=vector, optimizer=None):
 STEP = {"step_size": 0.05}
 BOTH = {"step_size": 0.05, "smoothing": 0.1}
 METROPOLIS = {"step_size": 0.5, "smoothing": 0.4, "decay_after": 10.0, "decay_power": 0.8}
+KINETIC = {"share": 0.8, "fraction": 0.9, "longest": 0.05, "pull": 0.2}
 SCALED = {"theta_scale": 0.3}
 SCALES = {"theta_scale": {"alpha": 0.05, "beta": 0.2, "bias": 0.5}}
 
@@ -158,6 +179,11 @@ def adaptive(**numbers):
 def minibatch(**numbers):
     """Steps on 6 of 20 observations, with a control variate."""
     return pipla.Minibatch(pipla.PIPGLA(**numbers), 6, control_variate=True)
+
+
+def paired(**numbers):
+    """The rule of `pipla.fit`: whole and half steps side by side."""
+    return pipla.algorithms.Paired(pipla.IRPL(**numbers))
 
 
 # An optimiser is code: made once here, so that a row compiles once.
@@ -187,6 +213,16 @@ ROWS = [
     row("minibatch", minibatch, STEP | SCALED, case=observations),
     row("RPL", pipla.RPL, STEP | {"first": 3.0, "change_after": 4.0}, case=blurred),
     row("IRPL", pipla.IRPL, STEP | {"first": 3.0, "change_after": 4.0}, case=parts),
+    row("Paired", paired, STEP | {"first": 3.0, "change_after": 4.0}, case=parts),
+    row("Kinetic", pipla.algorithms.Kinetic, KINETIC, case=noncentred, optimizer=_ADAM),
+    row(
+        "Kinetic scales",
+        pipla.algorithms.Kinetic,
+        KINETIC | {"centre": {"w": 0.5, "v": 0.4}, "width": 1.0},
+        {"prior": "prior"},
+        case=scales,
+        optimizer=_ADAM,
+    ),
     row("BlockGibbs", pipla.algorithms.BlockGibbs, {"gain": 0.5}, case=factors),
     row("SKROCK", pipla.SKROCK, BOTH | SCALED, {"num_stages": 3}, case=blurred),
     row("PIPGLA image", pipla.PIPGLA, {"step_size": 0.05, "theta_scale": 0.01}, case=image),
@@ -216,6 +252,8 @@ RUN_ROWS = [
         "minibatch",
         "RPL",
         "IRPL",
+        "Paired",
+        "Kinetic scales",
         "SKROCK",
         "PIPGLA image",
     )

@@ -16,7 +16,17 @@ from pipla.testing.algorithms import (
 )
 
 #: Rows that take seconds to trace, even when their programs are cached.
-SLOW = ("adaptive", "minibatch", "RPL", "IRPL", "SKROCK", "PIPGLA image", "MYIPLA image, hybrid")
+SLOW = (
+    "adaptive",
+    "minibatch",
+    "RPL",
+    "IRPL",
+    "Paired",
+    "Kinetic scales",
+    "SKROCK",
+    "PIPGLA image",
+    "MYIPLA image, hybrid",
+)
 #: The noise of theta is all that distinguishes them from PGD, MYIPLA and PIPULA: they are held to
 #: the contracts that compile nothing here, and to their equations in `test_kernel.py`.
 TWINS = ("IPLA", "MYPGD", "PPGD")

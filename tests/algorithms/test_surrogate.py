@@ -18,7 +18,7 @@ from pipla.algorithms.surrogate import (
     REFRESH_AFTER,
     Surrogate,
 )
-from pipla.fitting.pairs import Paired
+from pipla.algorithms.wrappers.paired import Paired
 from pipla.prox import L1, Box, LaplaceLocation, Strength
 
 RNG = np.random.default_rng(0)

@@ -1,6 +1,8 @@
 """Trained networks on disk."""
 
 import json
+import subprocess
+import sys
 import warnings
 
 import equinox as eqx
@@ -11,6 +13,7 @@ import pytest
 
 import pipla
 from pipla import networks
+from pipla.engine import storage
 from pipla.engine.archive import DamagedResultError
 
 KEY = jax.random.key(0)
@@ -142,3 +145,23 @@ def test_a_damaged_file_is_named(trained, tmp_path):
     file.write_bytes(content[: len(content) // 2])
     with pytest.raises(DamagedResultError):
         networks.load(tmp_path / "net", made())
+
+
+def test_a_process_that_has_imported_no_more_than_pipla_reads_every_kind(trained, tmp_path):
+    """Which kinds there are must not depend on what was imported before."""
+    trained.save(tmp_path / "net")
+    program = (
+        "import sys, pipla\n"
+        "assert 'pipla.networks' not in sys.modules\n"
+        "print(type(pipla.load(sys.argv[1])).__name__)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "net")]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.stdout.split() == ["SavedNetwork"], found.stderr
+
+
+def test_every_kind_of_result_is_where_the_table_says():
+    for kind, place in storage._KINDS.items():
+        of, check = place.load()
+        assert f"{of.__module__}:{of.__name__}" == place.of, kind
+        assert callable(check)

@@ -12,8 +12,8 @@ from scipy import optimize
 
 import pipla
 from pipla import networks
+from pipla.algorithms.kinetic import _braked
 from pipla.networks import _explained, _settling
-from pipla.networks._rule import _braked
 from pipla.networks.trained import _thinned
 from pipla.networks.training import _even, rule
 

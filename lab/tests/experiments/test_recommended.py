@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.fitting.pairs import Paired
+from pipla.algorithms.wrappers.paired import Paired
 from pipla_lab.experiments.theta import measure
 from pipla_lab.experiments.theta.logistic import RECOMMENDED, UNIFORM
 from pipla_lab.experiments.theta.toy import TOY

@@ -16,6 +16,7 @@ from pipla.algorithms.euler import Euler
 from pipla.algorithms.exponential import ExponentialFlow
 from pipla.algorithms.forward_backward import ForwardBackward
 from pipla.algorithms.full_prox import FullProx
+from pipla.algorithms.kinetic import Kinetic
 from pipla.algorithms.langevin import Langevin, Move, Noise, Scales, State
 from pipla.algorithms.metropolis import MetropolisAdjusted
 from pipla.algorithms.presets import (
@@ -35,7 +36,7 @@ from pipla.algorithms.presets import (
     SOUL,
 )
 from pipla.algorithms.skrock import StabilisedEuler
-from pipla.algorithms.wrappers import Adaptive, Annealed, Minibatch, Wrapper, WrapperState
+from pipla.algorithms.wrappers import Adaptive, Annealed, Minibatch, Paired, Wrapper, WrapperState
 
 __all__ = [
     "IPLA",
@@ -65,12 +66,14 @@ __all__ = [
     "FullProx",
     "Geometry",
     "Info",
+    "Kinetic",
     "Langevin",
     "MetropolisAdjusted",
     "Minibatch",
     "Move",
     "Noise",
     "Number",
+    "Paired",
     "Scales",
     "StabilisedEuler",
     "State",

@@ -171,6 +171,13 @@ class Algorithm(eqx.Module, Generic[StateT]):
         """
         return fine
 
+    def answer(self, tree: PyTree) -> PyTree:
+        """What a model can be evaluated at, of a state's theta, its particles, or their trace.
+
+        By default all of it. An algorithm that runs several side by side chooses one.
+        """
+        return tree
+
     def check(self, theta: PyTree, particles: PyTree) -> None:
         """Raise an error if this algorithm cannot run from this start."""
 

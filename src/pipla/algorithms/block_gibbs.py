@@ -13,7 +13,6 @@ from pipla import _checks, _trees
 from pipla.algorithms._normals import normals_like
 from pipla.algorithms.base import Algorithm, Info, Number, number, register
 from pipla.models.model import Model
-from pipla.prox.base import Zero
 
 #: How theta moves.
 GibbsUpdate = Literal["interwoven", "closed-form", "frozen"]
@@ -68,7 +67,7 @@ class BlockGibbs(Algorithm[GibbsState]):
         _checks.choice("theta_update", self.theta_update, get_args(GibbsUpdate))
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> GibbsState:
-        if not isinstance(model.nonsmooth, Zero):
+        if model.nonsmooth.reach():
             raise TypeError(
                 "BlockGibbs needs a model without a non-smooth term, got "
                 f"{type(model.nonsmooth).__name__}; use a Langevin algorithm such as pipla.RPL."

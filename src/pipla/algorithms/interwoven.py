@@ -25,7 +25,6 @@ from pipla.models.model import Model
 from pipla.models.noncentred import Reparametrised, has_noncentred_form, noncentred_term
 from pipla.models.reparametrisations import Bijector, Chain, Identity
 from pipla.prox.base import Term
-from pipla.prox.combine import Sum
 
 #: The most numbers in theta: their curvature is a matrix.
 LARGEST_THETA = 200
@@ -186,8 +185,8 @@ def _bijector(term: Term) -> Bijector:
     """The change of variables of each term that has one; the others stay centred."""
     if has_noncentred_form(term):
         return noncentred_term(term)[0]
-    if isinstance(term, Sum):
-        return Chain(tuple(map(_bijector, term.terms)))
+    if term.summands()[0] is not term:
+        return Chain(tuple(map(_bijector, term.summands())))
     if not term.has_closed_form:
         raise TypeError(
             f"theta_update='interwoven' needs a {type(term).__name__} with a closed-form theta or "
@@ -200,10 +199,9 @@ def _closed_form(model: Model, theta: PyTree, particles: PyTree, penalty: PyTree
     """The best theta for the particles in those parts where there is a closed form."""
     best = model.smooth.closed_form(theta, particles)
     best = theta if best is None else best
-    terms: tuple[Term, ...] = (model.nonsmooth,)
-    penalties: tuple[PyTree, ...] = (penalty,)
-    if isinstance(model.nonsmooth, Sum):
-        terms = model.nonsmooth.terms
+    terms = model.nonsmooth.summands()
+    penalties = (penalty,)
+    if terms[0] is not model.nonsmooth:
         penalties = penalty if isinstance(penalty, tuple) else (None,) * len(terms)
     for term, one in zip(terms, penalties, strict=True):
         if term.uses_theta and term.has_closed_form:
@@ -215,7 +213,7 @@ def _derivatives(
     model: Model, bijector: Bijector, theta: PyTree, coordinates: PyTree
 ) -> tuple[Array, Array]:
     """The gradient of $F$ over all particles, and its Hessian over a few."""
-    likelihood = Reparametrised(model.smooth, bijector)
+    likelihood = Reparametrised(model.smooth, bijector, model.nonsmooth)
     flat, unravel = ravel_pytree(theta)
 
     def mean(flat: Array, coordinates: PyTree) -> Array:

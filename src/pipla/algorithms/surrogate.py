@@ -23,7 +23,6 @@ from pipla.algorithms.forward_backward import projected
 from pipla.algorithms.interwoven import longest_moves
 from pipla.models.model import Model, x_block
 from pipla.operators.eigenbasis import mean_decay
-from pipla.prox.combine import Sum
 
 #: The most elements of x for which the Hessian is a matrix: beyond, its eigenvectors take seconds.
 LARGEST_MATRIX = 1000
@@ -270,7 +269,7 @@ def _resolving_walls(model: Model, theta: PyTree, particles: PyTree, units: PyTr
     There x is exponential with mean $1/|\nabla g_1|$, which steps must resolve. An element counts
     where a move by that mean, downhill, meets the constraint: far from it, no gradient does harm.
     """
-    terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
+    terms = model.nonsmooth.summands()
     walls = [path for term in terms if not term.finite for _, path in term.reach()]
     if not walls:
         return units

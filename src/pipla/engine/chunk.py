@@ -97,10 +97,11 @@ def start(
     program = eqx.combine(fixed, arrays)
 
     def one(program: Program, theta: PyTree, particles: PyTree) -> Carry:
-        empty = Moments.empty(observe(program.quantity, theta, particles)) if moments else None
-        large = by_size(theta)[1]
+        state = program.algorithm.init(program.model, theta, particles)
+        seen = observe(program.quantity, state.theta, state.particles) if moments else None
+        large = by_size(state.theta)[1]
         batch = Running.empty(large) if jax.tree.leaves(large) else None
-        return Carry(program.algorithm.init(program.model, theta, particles), empty, batch)
+        return Carry(state, None if seen is None else Moments.empty(seen), batch)
 
     if program.lanes:
         return eqx.filter_vmap(one, in_axes=(lane_axes(program), 0, 0))(program, theta, particles)

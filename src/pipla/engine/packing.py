@@ -21,6 +21,7 @@ from jaxtyping import PyTree
 
 from pipla import _trees
 from pipla.algorithms.base import REGISTERED, Algorithm, file_name
+from pipla.algorithms.wrappers.paired import Both
 from pipla.engine.archive import DamagedResultError
 
 _SCALARS = (bool, int, float, str)
@@ -192,6 +193,8 @@ def _pack(name: str, tree: PyTree, arrays: Arrays) -> Any:
         if not all(isinstance(key, str) for key in tree):
             raise TypeError(f"{name} has keys that are not strings; save needs strings.")
         return {"dict": {key: _pack(f"{name}.{key}", tree[key], arrays) for key in sorted(tree)}}
+    if isinstance(tree, Both):
+        return {"both": [_pack(name, one, arrays) for one in tree]}
     if type(tree) in (list, tuple):
         kind = type(tree).__name__
         return {kind: [_pack(f"{name}.{i}", leaf, arrays) for i, leaf in enumerate(tree)]}
@@ -232,7 +235,7 @@ def lost_code(packed: Any) -> str | None:
     ((kind, value),) = packed.items()
     if kind in ("code", "module"):
         return str(value["name"] if kind == "module" else value)
-    if kind in ("dict", "list", "tuple"):
+    if kind in ("dict", "list", "tuple", "both"):
         children = value.values() if type(value) is dict else value
         return next(filter(None, map(lost_code, children)), None)
     return None
@@ -252,6 +255,8 @@ def _unpack(packed: Any, arrays: Arrays) -> PyTree:
     if kind in ("list", "tuple"):
         children = [_unpack(child, arrays) for child in value]
         return children if kind == "list" else tuple(children)
+    if kind == "both":
+        return Both(*(_unpack(child, arrays) for child in value))
     if kind == "module" and set(value) == {"name", "parts"} and type(value["name"]) is str:
         return {key: _unpack(child, arrays) for key, child in value["parts"].items()}
     if kind == "value" and isinstance(value, bool | int | float | str):

@@ -155,8 +155,9 @@ def resume(
     kept = Save(snapshot.moments_every, snapshot.particles_every)
     save = checked_save(kept if save is None else save)
     checked_algorithm(algorithm)
-    theta = in_structure_of("theta", theta, result.theta_last, result.modules)
-    particles = in_structure_of("particles", particles, result.particles, result.modules)
+    last, present = algorithm.answer(result.theta_last), algorithm.answer(result.particles)
+    theta = in_structure_of("theta", theta, last, result.modules)
+    particles = in_structure_of("particles", particles, present, result.modules)
     model, theta, particles = without_fixed_leaves(model, theta, particles)
     save = save.completed(model.fixed)
     stored = result.numbers if result.algorithm is None else numbers_of(result.algorithm)
@@ -174,12 +175,16 @@ def resume(
     warn_of_other_model(snapshot, model)
     saved = result.saved_particles
     if saved is not None:
-        kept = jax.eval_shape(lambda t, x: observe(save.quantity, t, x), theta, particles)
+        kept = jax.eval_shape(
+            lambda t, x: observe(save.quantity, t, x), carry.state.theta, carry.state.particles
+        )
         saved = _trees.like("particles", kept, saved)
     history = History(
         carry,
         result.num_steps,
-        traces=(_trees.like("theta", theta, result.theta_trace),) if result.num_steps else (),
+        traces=(_trees.like("theta", carry.state.theta, result.theta_trace),)
+        if result.num_steps
+        else (),
         saved_particles=() if saved is None else (saved,),
         prox_gap=np.asarray(result.prox_gap),
         seconds=result.seconds,
@@ -240,14 +245,15 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
     found: tuple[Finding, ...] = ()
     if status is not Status.NONFINITE:
         model, algorithm = program.model, program.algorithm
+        answer = algorithm.answer
         found = findings_of(
             model,
             algorithm,
-            trace,
+            answer(trace),
             driver.burn_in,
-            state.theta,
-            state.particles,
-            None if seen is None or program.quantity is not None else seen.variance(),
+            answer(state.theta),
+            answer(state.particles),
+            None if seen is None or program.quantity is not None else answer(seen.variance()),
             gap,
         )
     if found:
@@ -280,8 +286,9 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
 def _what_broke(driver: Driver, history: History) -> str:
     state = history.carry.state
     program = driver.program
+    answer = program.algorithm.answer
     causes = broken_conditions(
-        program.algorithm, program.model, state.theta, state.particles, "there"
+        program.algorithm, program.model, answer(state.theta), answer(state.particles), "there"
     )
     reason = f" {causes[0]}." if causes else ""
     return (

@@ -7,12 +7,13 @@ in the file. Folders of format 1 (`result.json` and `arrays.npz`, pipla 0.1) can
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,22 +32,40 @@ FORMAT = 2
 NAME = "result.pipla"
 #: The files of format 1.
 _OLD_NAMES = ("result.json", "arrays.npz")
-_CLASSES: dict[str, type[Any]] = {"result": Result, "sweep": SweepResult}
 #: The largest count of steps that a run can have.
 _MOST_STEPS = 2**31 - 1
-#: What the methods of other kinds of results rely on, by class.
-_CHECKS: dict[type[Any], Callable[[Any], None]] = {}
 
 
-def register(kind: str, of: type[Any], check: Callable[[Any], None]) -> None:
-    """Have `save` and `load` know another kind of result.
+class _Kind(NamedTuple):
+    """Where a kind of result is defined, each as `"module:name"`.
 
     Arguments:
-        kind: its name in files.
         of: its class, a dataclass whose fields hold numbers, text and pytrees of arrays.
-        check: raises `DamagedResultError` where the fields of a loaded one contradict each other.
+        check: a function that raises `DamagedResultError` where the fields of a loaded one
+            contradict each other.
     """
-    _CLASSES[kind], _CHECKS[of] = of, check
+
+    of: str
+    check: str = "pipla.engine.storage:check_result"
+
+    def load(self) -> tuple[type[Any], Callable[[Any], None]]:
+        """The class and its check; their modules are imported, if they were not yet."""
+        places = (place.split(":") for place in self)
+        of, check = (getattr(importlib.import_module(module), name) for module, name in places)
+        return of, check
+
+
+#: The kinds of results, by their names in files. What a file names is imported when it is met, so
+#: that it can be read in a process that has imported no more than `pipla`.
+_KINDS = {
+    "result": _Kind("pipla.engine.result:Result"),
+    "sweep": _Kind("pipla.engine.sweep:SweepResult"),
+    "fit": _Kind("pipla.fitting.result:Fit", "pipla.fitting.files:check_consistent"),
+    "estimator": _Kind(
+        "pipla.fitting.saved:SavedEstimator", "pipla.fitting.saved:check_consistent"
+    ),
+    "network": _Kind("pipla.networks.files:SavedNetwork", "pipla.networks.files:check_consistent"),
+}
 
 
 def save(result: Any, path: str | Path) -> Path:
@@ -64,7 +83,7 @@ def save(result: Any, path: str | Path) -> Path:
         raise TypeError(
             f"result must be a pipla.Result, SweepResult or Fit, got {type(result).__name__}."
         )
-    fields = encode(_CLASSES[kind], kind, result, arrays)
+    fields = encode(type(result), kind, result, arrays)
     content = {"format": FORMAT, "kind": kind, "fields": fields}
     _check_ours(target)
     with _files.named_errors(target):
@@ -100,6 +119,7 @@ def load(path: str | Path) -> Any:
     Raises:
         FileNotFoundError: there is no result in this folder.
         DamagedResultError: there is one, but it is incomplete, altered or not ours.
+        ImportError: there is one whose optional dependencies are not installed.
         RuntimeError: this process was forked after JAX had started, where JAX hangs.
     """
     folder = _files.checked_path("path", path)
@@ -117,6 +137,8 @@ def load(path: str | Path) -> Any:
             except FileNotFoundError:
                 if not os.path.lexists(folder / NAME):
                     raise
+    except ImportError:
+        raise
     except Exception as error:  # damage shows as any error of json, zipfile, NumPy or JAX
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise DamagedResultError(
@@ -149,7 +171,8 @@ def stored_numbers(result: Result | str | Path) -> dict[str, Any]:
 
 
 def _kind_of(result: Any) -> str | None:
-    return next((kind for kind, of in _CLASSES.items() if isinstance(result, of)), None)
+    name = f"{type(result).__module__}:{type(result).__name__}"
+    return next((kind for kind, place in _KINDS.items() if place.of == name), None)
 
 
 def _check_ours(target: Path) -> None:
@@ -188,12 +211,13 @@ def _result_of(content: Any, arrays: Arrays) -> Any:
         raise DamagedResultError(
             f"it has format {content['format']}, and this version of pipla reads 1 and {FORMAT}."
         )
-    if set(content) != {"format", "kind", "fields"} or content["kind"] not in _CLASSES:
+    if set(content) != {"format", "kind", "fields"} or content["kind"] not in _KINDS:
         raise DamagedResultError("it is of an unknown kind.")
-    result = decode(_CLASSES[content["kind"]], "result", content["fields"], arrays)
+    of, check = _KINDS[content["kind"]].load()
+    result = decode(of, "result", content["fields"], arrays)
     if arrays:
         raise DamagedResultError(f"it has arrays that nothing names: {sorted(arrays)[0]!r}.")
-    _CHECKS.get(type(result), check_result)(result)
+    check(result)
     return result
 
 

@@ -190,8 +190,7 @@ def findings_of(
                 "determine it; it is a small difference of large numbers, which this run cannot "
                 "tell from 0",
                 "if smooth scales or shifts x by it, leave x as it is and use a term that learns "
-                "it, such as pipla.prox.LaplaceScale or LaplaceLocation; a term of your own with a "
-                "kink that moves with theta needs the method `rounded`",
+                "it, such as pipla.prox.LaplaceScale or LaplaceLocation",
             )
         )
     if not converged:

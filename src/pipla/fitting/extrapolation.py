@@ -10,13 +10,13 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms.base import Algorithm
+from pipla.algorithms.wrappers.paired import Both, Paired, extrapolated
 from pipla.diagnostics import monte_carlo_error
 from pipla.engine.chunk import Carry, Program, start
 from pipla.engine.driver import Driver, History, check_surroundings
 from pipla.engine.result import Status
 from pipla.engine.run import as_dtype, checked_algorithm, checked_burn_in, joined
 from pipla.engine.save import Moments, Save
-from pipla.fitting.pairs import Both, Paired, extrapolated
 from pipla.models.model import Model, checked_point, without_fixed_leaves
 from pipla.tuning.curvature import LocalGeometry
 

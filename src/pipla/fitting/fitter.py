@@ -15,6 +15,7 @@ from pipla import _checks, _trees
 from pipla.algorithms import IRPL
 from pipla.algorithms.base import Algorithm, given
 from pipla.algorithms.interwoven import LARGEST_THETA, prior_units
+from pipla.algorithms.wrappers.paired import Both, Paired
 from pipla.diagnostics import warn_of
 from pipla.engine.chunk import Program, start
 from pipla.engine.driver import Driver, History, check_surroundings
@@ -22,7 +23,6 @@ from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, restored, snapshot_of, warn_of_other_model
 from pipla.engine.run import as_dtype, checked_callbacks, in_structure_of, joined
 from pipla.engine.save import Save
-from pipla.fitting.pairs import Both, Paired
 from pipla.fitting.result import Fit, fit_of
 from pipla.fitting.signs import check_sign
 from pipla.fitting.watch import FIRST_VERDICT, Watch

@@ -33,7 +33,6 @@ from pipla.diagnostics import monte_carlo_error
 from pipla.models.model import Model
 from pipla.models.noncentred import has_noncentred_form, noncentred_term
 from pipla.prox.base import Term
-from pipla.prox.combine import Sum
 
 #: Over which part of the posterior's sd a kink is rounded off.
 ROUNDED = 0.25
@@ -65,7 +64,7 @@ def _scores_in_each_form(
     fixed: Model, arrays: Model, theta: PyTree, particles: PyTree
 ) -> list[tuple[Array, Array]]:
     model = eqx.combine(fixed, arrays)
-    terms = model.nonsmooth.terms if isinstance(model.nonsmooth, Sum) else (model.nonsmooth,)
+    terms = model.nonsmooth.summands()
     moves, in_both = zip(*map(_forms, terms), strict=True)
     spread = jax.tree.map(lambda leaf: jnp.std(leaf, axis=0), particles)
     first = _derivatives(model, terms, moves, False, theta, particles, spread)
@@ -217,7 +216,7 @@ def _derivatives(
                 value = value + bijector.remainder(there, z)
         for term, moving in zip(terms, moves, strict=True):
             if not moving and (term.uses_theta or scales is not None):
-                value = value + term.rounded(there, x, width)
+                value = value + term.rounded_value(there, x, width)
         return value + model.smooth_value(there, x)
 
     gradients = jax.vmap(jax.grad(potential), in_axes=(None, 0))(flat, particles)

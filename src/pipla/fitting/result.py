@@ -16,6 +16,7 @@ from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla._intervals import LEVEL, normal_width
 from pipla.algorithms.base import Algorithm, given
+from pipla.algorithms.wrappers.paired import Both
 from pipla.diagnostics import Finding, monte_carlo_error, warn_of
 from pipla.engine import storage
 from pipla.engine.doubts import rounded
@@ -25,7 +26,6 @@ from pipla.engine.result import Status, provenance
 from pipla.engine.run import joined
 from pipla.fitting.doubts import findings_of, kinked, uneven
 from pipla.fitting.observer import Observer
-from pipla.fitting.pairs import Both
 from pipla.fitting.record import Record, Standing
 from pipla.fitting.summary import columns_of, summary_of
 from pipla.fitting.verdict import Estimate, answer_for_x

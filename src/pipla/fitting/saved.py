@@ -188,6 +188,3 @@ def check_consistent(saved: SavedEstimator) -> None:
         from pipla.fitting.files import check_consistent as check_fit
 
         check_fit(saved.fit)
-
-
-storage.register("estimator", SavedEstimator, check_consistent)

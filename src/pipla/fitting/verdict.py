@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from pipla._intervals import LEVEL, tails_of
+from pipla.algorithms.wrappers.paired import extrapolated
 from pipla.diagnostics import monte_carlo_error, rhat, still_moving
 from pipla.fitting.information import covariance_of, information, unmeasured
 from pipla.fitting.observer import Observer
-from pipla.fitting.pairs import extrapolated
 from pipla.models.model import Model
 
 #: The part of the run that is left out.

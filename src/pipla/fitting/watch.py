@@ -12,11 +12,11 @@ from jaxtyping import PyTree
 
 from pipla import _trees
 from pipla.algorithms.interwoven import longest_moves, prior_units
+from pipla.algorithms.wrappers.paired import Both
 from pipla.engine.hooks import Every, View
 from pipla.engine.result import Snapshot
 from pipla.fitting.information import scores_of
 from pipla.fitting.observer import Look, Observer
-from pipla.fitting.pairs import Both
 from pipla.fitting.record import Standing
 from pipla.fitting.result import Fit
 from pipla.fitting.verdict import LARGEST_BIAS, Estimate, judge, order_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipla import _checks
 from pipla._extras import extra
-from pipla.operators import CircularConvolution, Dense, Identity, Mask, Operator
+from pipla.operators import Mask, Operator
 
 #: A seam is reported where it is this much higher than every step inside the image.
 SEAM = 1.5
@@ -52,22 +52,20 @@ def as_observed(observed: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def seen_through(operator: Operator, values: np.ndarray, seen: np.ndarray) -> tuple[Operator, Any]:
     """The operator and the observations without the missing ones."""
-    if isinstance(operator, Mask) and not np.any(np.asarray(operator.mask)):
+    known = np.broadcast_to(True if operator.seen() is None else operator.seen(), values.shape)
+    if not known.any():
         raise ValueError("mask is 0 everywhere: no pixel is seen, so there is nothing to restore.")
     if seen.all():
         return operator, values
-    if isinstance(operator, Mask):
-        seen = seen & (np.broadcast_to(np.asarray(operator.mask), values.shape) != 0)
-        weights = np.asarray(operator.mask) * seen
-    else:
-        weights = seen.astype(values.dtype)
+    seen = seen & known
     if not seen.any():
         raise ValueError("every value of observed is missing: there is nothing to restore.")
-    if isinstance(operator, Identity | Mask):
-        return Mask(weights), np.where(seen, values, 0)
-    if isinstance(operator, Dense):
-        return Dense(np.asarray(operator.matrix)[seen], operator.shape), values[seen]
-    return Mask(weights) @ operator, values
+    weights, rows = operator.multiplier(), operator.rows(seen)
+    if weights is not None:
+        return Mask(np.asarray(weights) * seen), np.where(seen, values, 0)
+    if rows is not None:
+        return rows, values[seen]
+    return Mask(seen) @ operator, values
 
 
 def estimate_noise(observed: Any, channel_axis: int | None = None) -> float:
@@ -157,9 +155,7 @@ def check_seam(operator: Operator, observed: np.ndarray) -> None:
     without reason, for each axis. A blurred photograph has small steps inside and a large one at
     the seam.
     """
-    if not isinstance(operator, CircularConvolution):
-        return
-    for axis in operator.axes:
+    for axis in operator.periodic_axes():
         lines = np.moveaxis(np.asarray(observed, np.float64), axis, 0).reshape(
             observed.shape[axis], -1
         )

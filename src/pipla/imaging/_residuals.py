@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array
 
 from pipla.diagnostics import Finding
-from pipla.operators import Identity, Mask
 
 #: How probable it is that a right model is reported.
 FALSE_ALARMS = 1e-4
@@ -75,7 +74,7 @@ def examine(likelihood: Any, noise: float, particles: Array) -> Residuals:
         groups.append((where, float(spectrum[chosen].mean()), len(chosen)))
     where, worst = _surest(groups)
     finding = None
-    known = isinstance(operator, Identity | Mask)
+    known = operator.multiplier() is not None
     if where:
         what, check = ("the noise", "it") if known else ("the blur or the noise", "both")
         finding = Finding(

@@ -39,7 +39,7 @@ from pipla.imaging._verdict import Looks, judged
 from pipla.models.images import tv_model
 from pipla.models.likelihoods.gaussian import check_shapes
 from pipla.models.model import Model
-from pipla.operators import Identity, Mask, Operator
+from pipla.operators import Operator
 from pipla.operators._arguments import MOST_AXES, integers
 from pipla.operators.linear import require_operator
 
@@ -173,7 +173,7 @@ def restore(
     operator, values = seen_through(operator, values, seen)
     check_seam(operator, values)
     noise_source = "given" if noise is not None else "learned"
-    if noise is None and isinstance(operator, Identity | Mask) and _image_axes(values, axes) > 1:
+    if noise is None and operator.multiplier() is not None and _image_axes(values, axes) > 1:
         noise, noise_source = _estimated(operator, values, axes), "estimated"
     if noise is not None and noise < rounding(values):
         raise ValueError(
@@ -255,15 +255,13 @@ def _image_axes(values: np.ndarray, axes: tuple[int, ...] | None) -> int:
 
 def _estimated(operator: Operator, values: np.ndarray, axes: tuple[int, ...] | None) -> float:
     """The noise from the finest details of the image, with a warning that it was not learned."""
-    image: Any = values
-    if isinstance(operator, Mask):
-        weights = np.broadcast_to(np.asarray(operator.mask), values.shape)
-        if not np.isin(weights, (0, 1)).all():
-            raise ValueError(
-                "noise cannot be learned without a blur, nor estimated where the mask has weights "
-                "other than 0 and 1; give the standard deviation of the noise."
-            )
-        image = np.ma.masked_array(values, mask=weights == 0)
+    weights = np.broadcast_to(np.asarray(operator.multiplier()), values.shape)
+    if not np.isin(weights, (0, 1)).all():
+        raise ValueError(
+            "noise cannot be learned without a blur, nor estimated where the mask has weights "
+            "other than 0 and 1; give the standard deviation of the noise."
+        )
+    image = np.ma.masked_array(values, mask=weights == 0)
     others = set(range(values.ndim)) - {
         axis % values.ndim for axis in (range(values.ndim) if axes is None else axes)
     }

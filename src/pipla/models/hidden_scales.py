@@ -25,7 +25,6 @@ from pipla import _trees
 from pipla._decompositions import eigh
 from pipla.models.model import Model
 from pipla.prox.base import Term
-from pipla.prox.combine import Sum
 
 #: Points at which the identity is checked, half of them at another theta: a rate that changes with
 #: theta, such as that of $x = \theta z$, is not one.
@@ -117,7 +116,6 @@ def _homogeneous_blocks(term: Term, theta: PyTree, x: PyTree) -> Float[np.ndarra
 
     Along a ray from 0 such a prior has no kink. A separable one is a block per element.
     """
-    terms = term.terms if isinstance(term, Sum) else (term,)
     flat, unravel = ravel_pytree(x)
     some = np.random.default_rng(1).normal(size=flat.size)
 
@@ -125,7 +123,7 @@ def _homogeneous_blocks(term: Term, theta: PyTree, x: PyTree) -> Float[np.ndarra
         return unravel(jnp.asarray(point, flat.dtype))
 
     found = []
-    for one in terms:
+    for one in term.summands():
         if one.uses_theta or not one.finite or not one.reach():
             continue
         once, twice, half = (float(one.value(theta, at(c * some))) for c in (1.0, 2.0, 0.5))

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, PyTree
 
 from pipla import _trees, prox
 from pipla.models.likelihoods import Likelihood
+from pipla.models.likelihoods.base import Forwarding
 from pipla.models.model import Model, require_model
 from pipla.models.reparametrisations import (
     At,
@@ -111,27 +112,32 @@ def has_noncentred_form(term: Term) -> bool:
     return True
 
 
-class Reparametrised(Likelihood):
-    r"""$g_1(\theta, T_\theta(z))$ plus the remainder of the change of variables."""
+class Reparametrised(Forwarding):
+    r"""$g_1(\theta, T_\theta(z))$ plus the remainder of the change of variables.
 
-    likelihood: Likelihood
+    The remainder belongs to the prior: it is neither taken apart nor scaled.
+    """
+
     bijector: Bijector
+    term: Term  # in x, from which the bijector takes theta
 
     def __call__(self, theta: PyTree, z: PyTree, data: PyTree = None) -> Float[Array, ""]:
         x = self.bijector.forward(theta, z)
         return self.likelihood(theta, x, data) + self.bijector.remainder(theta, z)
 
-    # The remainder belongs to the prior: it is neither taken apart nor scaled.
+    def noncentring(self) -> tuple[Bijector, Term]:
+        return self.bijector, self.term
 
-    def num_rows(self) -> int | None:
-        return self.likelihood.num_rows()
-
-    def rows(self, indices: Array) -> Likelihood | None:
-        some = self.likelihood.rows(indices)
-        return None if some is None else Reparametrised(some, self.bijector)
-
-    def scaled(self, factor: float) -> Likelihood:
-        return Reparametrised(self.likelihood.scaled(factor), self.bijector)
+    # In z, and with theta in the change of variables, these are others.
+    bounded = Likelihood.bounded
+    uses_theta = Likelihood.uses_theta
+    flow = Likelihood.flow
+    resolvent = Likelihood.resolvent
+    stiffness = Likelihood.stiffness
+    closed_form = Likelihood.closed_form
+    gibbs = Likelihood.gibbs
+    interwoven = Likelihood.interwoven
+    surrogate = Likelihood.surrogate
 
 
 class Metric(eqx.Module):
@@ -197,7 +203,7 @@ def noncentred(model: Model) -> NonCentred:
     require_model(model)
     bijector, plain = noncentred_term(model.nonsmooth)
     in_z = Model(
-        Reparametrised(model.smooth, bijector),
+        Reparametrised(model.smooth, bijector, model.nonsmooth),
         plain,
         model.data,
         metric=Metric(bijector),

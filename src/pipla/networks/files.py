@@ -159,6 +159,3 @@ def check_consistent(saved: SavedNetwork) -> None:
             raise DamagedResultError(f"theta has no part {part!r}.")
     if set(saved.result.theta_trace["scales"]) != set(saved.priors):
         raise DamagedResultError("the scales are not those of the latent layers.")
-
-
-storage.register("network", SavedNetwork, check_consistent)

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
-from pipla.algorithms import Algorithm, Minibatch
-from pipla.algorithms.base import number
+from pipla.algorithms import Algorithm, Kinetic, Minibatch
 from pipla.diagnostics import ConvergenceWarning, warn_of
 from pipla.engine.driver import check_surroundings
 from pipla.engine.hooks import Callback
@@ -23,7 +22,6 @@ from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.networks._explained import nothing
-from pipla.networks._rule import Kinetic
 from pipla.networks._settling import Settled, burn_in, travelling, uncertain
 from pipla.networks.modelling import NetworkModel
 from pipla.networks.trained import ENDED, MOST_DRAWS, TrainedNetwork
@@ -150,7 +148,7 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
     batches = (network.likelihood.num_rows() or 1) // batch_size if batch_size else 1
     share = 1.0 if batches == 1 else EPOCH / batches
     optimizer = _optimizer(num_steps, batches)
-    scheme = Kinetic(network.model.nonsmooth, optimizer, centre, share=number(share))
+    scheme = Kinetic(optimizer, centre=centre, share=share, prior="scales")
     if batch_size is None or batches == 1:
         return scheme
     return Minibatch(scheme, batch_size, symmetric=True)

@@ -39,6 +39,9 @@ class CircularConvolution(Operator):
         spectrum = np.fft.rfftn(kernel, axes=self.axes)
         self.spectrum = jnp.asarray(spectrum, jnp.result_type(complex))
 
+    def periodic_axes(self) -> tuple[int, ...]:
+        return self.axes
+
     def apply(self, x: Array) -> Array:
         return self._times("x", x, self.spectrum)
 

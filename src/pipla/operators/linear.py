@@ -51,6 +51,18 @@ class Operator(eqx.Module):
         """
         return None
 
+    def multiplier(self) -> Array | None:
+        """The m of an operator that multiplies each element, $H x = m x$; `None` if it does not."""
+        return None
+
+    def rows(self, which: Any) -> Operator | None:
+        """The operator of these observations alone, a vector; `None` if it has a fixed shape."""
+        return None
+
+    def periodic_axes(self) -> tuple[int, ...]:
+        """The axes of x along which it continues x by its opposite edge."""
+        return ()
+
     def whitened(self, noise: Array) -> Operator | None:
         r"""The operator $\mathrm{diag}(1/\sigma) H$ for one $\sigma$ per observation.
 
@@ -101,6 +113,9 @@ class Identity(Operator):
     def eigenbasis(self) -> Eigenbasis:
         return Diagonal(jnp.ones(()))
 
+    def multiplier(self) -> Array:
+        return jnp.ones(())
+
     def whitened(self, noise: Array) -> Operator:
         return Mask(1 / noise)
 
@@ -126,6 +141,9 @@ class Mask(Operator):
 
     def seen(self) -> Array:
         return self.mask != 0
+
+    def multiplier(self) -> Array:
+        return self.mask
 
     def whitened(self, noise: Array) -> Operator:
         return Mask(self.mask / noise)
@@ -231,6 +249,9 @@ class Dense(Operator):
     def eigenbasis(self) -> Eigenbasis:
         basis = Separable((self.matrix,)).eigenbasis()
         return basis if self.shape is None else Flattened(basis.eigenvalues, basis, self.shape)
+
+    def rows(self, which: Any) -> Operator:
+        return Dense(self.matrix[which], self.shape)
 
     def whitened(self, noise: Array) -> Operator:
         return Dense(self.matrix / noise[:, None], self.shape)

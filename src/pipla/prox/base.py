@@ -20,6 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from pipla._checks import numbers, structure
@@ -182,13 +183,59 @@ class Term(eqx.Module):
         """
         return self.closed_form(theta, particles)
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        """The value, with the kinks that move with theta rounded off over `width`, a tree like x.
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        r"""The second derivative of the mean of $g_2(\cdot, X^i)$ at `closed_form`, in each number.
+
+        A tree like theta, 0 in parts that the term does not use.
+        """
+        best, unravel = ravel_pytree(self.closed_form(theta, particles))
+
+        def mean(flat: Array) -> Scalar:
+            return jnp.mean(jax.vmap(lambda x: self.value(unravel(flat), x))(particles))
+
+        return unravel(jnp.diagonal(jax.hessian(mean)(best)))
+
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        r"""The value, with the kinks that move with theta rounded off over `width`, a tree like x.
 
         The standard error of theta needs second derivatives, of which a kink shows nothing. By
-        default there is no such kink: those of a scale or a strength stay at 0.
+        default the two derivatives in theta that a rounded kink has at this theta take the place
+        of its own: with the prox over x, $u = \operatorname{prox}_{\lambda g_2(\theta, \cdot)}(x)$,
+        its derivatives $U = \partial u/\partial\theta$ and $J = \partial u/\partial x$, and
+        $C = (I - J)\, U/\lambda$, what is added to $g_2(\theta', x)$ is
+
+        $$ (u - x + \lambda \nabla_x g_2)^\top C\, (\theta' - \theta)
+           + \tfrac12 (\theta' - \theta)^\top U^\top C\, (\theta' - \theta). $$
+
+        Near a kink points are mapped onto it: across it $J = 0$, and $U$ is its velocity. There
+        these are the derivatives of the Moreau envelope over x. Away from kinks and at those that
+        stay where they are, $C$ vanishes, and so does the bias of the envelope. A kink is rounded
+        off over $\lambda |\nabla_x g_2|$, so that $\lambda$ is width / slope, each a mean over a
+        leaf of x. The value of a constraint, which is not finite everywhere, stays as it is.
         """
-        return self.value(theta, x)
+        value = self.value(theta, x)
+        if not (self.uses_theta and self.finite):
+            return value
+        # Constants, so that reverse mode does not enter the solver, which may loop.
+        term, here, x, width = _stop_gradient((self, theta, x, width))
+        slopes = jax.grad(term.value, argnums=1)(here, x)
+        lam = jax.tree.map(_rounding, width, slopes)
+        flat, unravel = ravel_pytree(here)
+
+        def point(theta: PyTree, x: PyTree) -> PyTree:
+            return term.prox(theta, x, None, lam)[1]
+
+        def along(direction: Array) -> tuple[Array, Array]:
+            """The columns of U and C for a direction of theta."""
+            moved = jax.jvp(lambda t: point(t, x), (here,), (unravel(direction),))[1]
+            kept = jax.jvp(lambda x: point(here, x), (x,), (moved,))[1]
+            across = jax.tree.map(lambda m, k, lam: (m - k) / lam, moved, kept, lam)
+            return ravel_pytree(moved)[0], ravel_pytree(across)[0]
+
+        moved, across = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
+        pull = jax.tree.map(lambda u, x, s, lam: u - x + lam * s, point(here, x), x, slopes, lam)
+        step = ravel_pytree(theta)[0] - flat
+        return value + step @ (across @ ravel_pytree(pull)[0] + 0.5 * (moved @ across.T) @ step)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of x, the squared length scale of this term: the time of diffusion over it.
@@ -226,6 +273,10 @@ class Term(eqx.Module):
         One pair for each elementary term; the empty path is the whole of theta or x.
         """
         return [(() if self.uses_theta else None, ())]
+
+    def summands(self) -> tuple[Term, ...]:
+        """The terms that this one adds up, which act on disjoint parts; by default itself."""
+        return (self,)
 
     def coupled_sizes(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of theta, the number of elements of x that this term couples it to.
@@ -378,6 +429,14 @@ def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
     for term in jax.tree.leaves(jax.tree.map(leaf, lam, start, end)):
         total = total + term
     return total
+
+
+def _rounding(width: Array, slope: Array) -> Scalar:
+    """The smoothing of a leaf of x that rounds off over this width."""
+    width, slope = (jnp.sqrt(jnp.mean(jnp.square(leaf))) for leaf in (width, slope))
+    slope = jnp.where(slope > 0, slope, 1.0)
+    # An x that does not vary at all has no kink to round off; its curvature stays finite.
+    return jnp.maximum(width, jnp.finfo(slope.dtype).eps / slope) / slope
 
 
 def _displacement(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:

@@ -37,13 +37,47 @@ from pipla.prox.regularity import Regularity, disjoint_sum
 
 
 class Wrapped(Iterative):
-    """A term made from another one."""
+    """A term made from another one, whose abilities it has.
+
+    A subclass writes `value`, `solve` and those that it changes. A test walks all of them.
+    """
 
     term: Term
 
     def __check_init__(self) -> None:
         if not isinstance(self.term, Term):
             raise TypeError(f"term must be a term of pipla.prox, got {show(self.term)}.")
+
+    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.warm_start(theta, x)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form(theta, particles)
+
+    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
+        return self.term.closed_form_at(theta, particles, penalty)
+
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form_curvature(theta, particles)
+
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return self.term.rounded_value(theta, x, width)
+
+    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.time_unit(theta, x)
+
+    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
+        return self.term.largest_smoothing(theta, x)
+
+    def coupled_sizes(self, theta: PyTree, x: PyTree) -> PyTree:
+        return self.term.coupled_sizes(theta, x)
+
+    summands = Term.summands  # itself: each of those inside would have to be wrapped
+
+    @property
+    def homogeneity(self) -> int:
+        """That of the wrapped term."""
+        return self.term.homogeneity
 
     @property
     def uses_theta(self) -> bool:
@@ -85,12 +119,9 @@ class Scaled(Wrapped):
         value = self.term.value(theta, x)
         return self.weight.astype(value.dtype) * value
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        value = self.term.rounded(theta, x, width)
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        value = self.term.rounded_value(theta, x, width)
         return self.weight.astype(value.dtype) * value
-
-    def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.term.warm_start(theta, x)
 
     def solve(
         self, theta: PyTree, x: PyTree, lam_theta: PyTree, lam_x: PyTree, warm: PyTree
@@ -114,11 +145,9 @@ class Scaled(Wrapped):
 
         return map_leaves("lam", times, lam)
 
-    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree:
-        return self.term.closed_form(theta, particles)
-
-    def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
-        return self.term.closed_form_at(theta, particles, penalty)
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        curvature = self.term.closed_form_curvature(theta, particles)
+        return jax.tree.map(lambda leaf: self.weight.astype(leaf.dtype) * leaf, curvature)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         return jax.tree.map(
@@ -164,8 +193,8 @@ class Translated(Wrapped):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(theta, self._moved(x, -1))
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        return self.term.rounded(theta, self._moved(x, -1), width)
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        return self.term.rounded_value(theta, self._moved(x, -1), width)
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.warm_start(theta, self._moved(x, -1))
@@ -186,16 +215,15 @@ class Translated(Wrapped):
     def closed_form_at(self, theta: PyTree, particles: PyTree, penalty: PyTree) -> PyTree:
         return self.term.closed_form_at(theta, self._all_moved_back(particles), penalty)
 
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        return self.term.closed_form_curvature(theta, self._all_moved_back(particles))
+
     def _all_moved_back(self, particles: PyTree) -> PyTree:
         particles = floating("particles", particles)
         particle_count(particles)
         return jax.vmap(lambda x: self._moved(x, -1))(particles)
 
-    def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
-        return self.term.time_unit(theta, x)
-
-    def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
-        return self.term.largest_smoothing(theta, x)
+    homogeneity = Term.homogeneity  # about the shift, not about 0
 
 
 class On(Wrapped):
@@ -211,9 +239,9 @@ class On(Wrapped):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.value(part("theta", theta, self.theta), part("x", x, self.x))
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
         own = part("theta", theta, self.theta), part("x", x, self.x)
-        return self.term.rounded(*own, part("x", width, self.x))
+        return self.term.rounded_value(*own, part("x", width, self.x))
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return self.term.warm_start(part("theta", theta, self.theta), part("x", x, self.x))
@@ -261,15 +289,22 @@ class On(Wrapped):
         best = self.term.closed_form_at(own, part("x", particles, self.x), penalty)
         return put_part(theta, self.theta, best)
 
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        own = part("theta", theta, self.theta)
+        inner = self.term.closed_form_curvature(own, part("x", particles, self.x))
+        return put_part(jax.tree.map(jnp.zeros_like, theta), self.theta, inner)
+
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         own = self.term.time_unit(part("theta", theta, self.theta), part("x", x, self.x))
-        return put_part(super().time_unit(theta, x), self.x, own)
+        return put_part(Term.time_unit(self, theta, x), self.x, own)
 
     def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
         return self.term.regularity(part("theta", theta, self.theta), part("x", x, self.x))
 
     def largest_smoothing(self, theta: PyTree, x: PyTree) -> Scalar:
         return self.term.largest_smoothing(part("theta", theta, self.theta), part("x", x, self.x))
+
+    coupled_sizes = Term.coupled_sizes  # by `reach`
 
 
 class Sum(Iterative):
@@ -302,8 +337,12 @@ class Sum(Iterative):
     def value(self, theta: PyTree, x: PyTree) -> Scalar:
         return functools.reduce(jnp.add, [term.value(theta, x) for term in self.terms])
 
-    def rounded(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
-        return functools.reduce(jnp.add, [term.rounded(theta, x, width) for term in self.terms])
+    def rounded_value(self, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
+        each = (term.rounded_value(theta, x, width) for term in self.terms)
+        return functools.reduce(jnp.add, each)
+
+    def summands(self) -> tuple[Term, ...]:
+        return self.terms
 
     def warm_start(self, theta: PyTree, x: PyTree) -> PyTree:
         return tuple(term.warm_start(theta, x) for term in self.terms)
@@ -355,6 +394,10 @@ class Sum(Iterative):
             theta = term.closed_form_at(theta, particles, one)
         return theta
 
+    def closed_form_curvature(self, theta: PyTree, particles: PyTree) -> PyTree:
+        each = (term.closed_form_curvature(theta, particles) for term in self.terms)
+        return functools.reduce(lambda a, b: jax.tree.map(jnp.add, a, b), each)
+
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         # The parts are disjoint: at each leaf all units but one are infinite.
         each = (term.time_unit(theta, x) for term in self.terms)
@@ -375,7 +418,7 @@ def separable_sum(*terms: Term) -> Sum:
             raise TypeError(f"terms must be terms of pipla.prox, got {show(term)}.")
     if not terms:
         raise TypeError("separable_sum needs at least one term.")
-    flat = [leaf for term in terms for leaf in (term.terms if isinstance(term, Sum) else (term,))]
+    flat = [leaf for term in terms for leaf in term.summands()]
     reach = [pair for term in flat for pair in term.reach()]
     for name, paths in (("theta", [pair[0] for pair in reach]), ("x", [pair[1] for pair in reach])):
         for first, second in itertools.combinations(paths, 2):

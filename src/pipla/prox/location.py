@@ -69,7 +69,7 @@ class LaplaceLocation(ClosedForm):
         theta, x = operands(self, theta, x)
         return jnp.sum(jnp.abs(x - theta)) / self.scale.astype(x.dtype)
 
-    def rounded(self, theta: Array, x: Array, width: Array) -> Scalar:
+    def rounded_value(self, theta: Array, x: Array, width: Array) -> Scalar:
         """With $|x - \\theta|$ replaced by a parabola up to the width (Huber)."""
         theta, x = operands(self, theta, x)
         scale = self.scale.astype(x.dtype)
@@ -136,6 +136,10 @@ class GaussianLocation(ClosedForm):
     def value(self, theta: Array, x: Array) -> Scalar:
         theta, x = operands(self, theta, x)
         return jnp.sum((x - theta) ** 2) / (2 * self.scale.astype(x.dtype) ** 2)
+
+    def rounded_value(self, theta: Array, x: Array, width: Array) -> Scalar:
+        """The value, which has no kinks."""
+        return self.value(theta, x)
 
     def parameters(self, theta: Array) -> dict[str, Array]:
         return {"location": theta}

@@ -113,6 +113,10 @@ class Strength(Iterative):
         value = jnp.exp(jnp.where(total > 0, exponent, 0)) * total
         return value - self._degrees(x) * exponent if self.normalised else value
 
+    def rounded_value(self, theta: Array, x: Array, width: Array) -> Scalar:
+        """The value: the kinks of $R$ stay where they are."""
+        return self.value(theta, x)
+
     def regularity(self, theta: PyTree, x: PyTree) -> Regularity:
         """Neither: $e^{r\\theta} R(x)$ grows faster than linearly, and is not convex (E7)."""
         return Regularity(False, None)
@@ -136,6 +140,11 @@ class Strength(Iterative):
         if penalty is None or not self.normalised:
             return self.closed_form(theta, particles)
         return self._best(require_particles(particles, self), penalty)
+
+    def closed_form_curvature(self, theta: Array, particles: Array) -> Array:
+        r"""$r^2 d$, because $w R(X)$ is $d$ on average."""
+        particles = require_particles(particles, self)
+        return self.rate.astype(particles.dtype) ** 2 * self._degrees(particles[0])
 
     def _best(self, particles: Array, penalty: Array) -> Array:
         strength = self._degrees(particles[0]) / jnp.mean(penalty)

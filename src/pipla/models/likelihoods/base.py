@@ -3,8 +3,9 @@ r"""The smooth part of a model: what every likelihood offers, and plain function
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -76,6 +77,13 @@ class Likelihood(eqx.Module):
         """Theta nearer to its best in non-centred coordinates, and the particles moved along."""
         return None
 
+    def noncentring(self) -> tuple[Any, Any] | None:
+        """The change of variables and the term in x of which this is the non-centred potential.
+
+        A `Bijector` and a `Term`; see `pipla.noncentred`.
+        """
+        return None
+
     def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
         """An eigenbasis of the Hessian in x, or of a matrix near it."""
         return None
@@ -105,38 +113,97 @@ class Likelihood(eqx.Module):
         return Scaled(self, factor)
 
 
-class Scaled(Likelihood):
-    """A potential times a number; what is not proportional to it is not offered."""
+class Forwarding(Likelihood):
+    """A likelihood made from another one, whose abilities it has.
+
+    A subclass writes those that it changes, and lists those that it has not as
+    `flow = Likelihood.flow`. A test walks all of them.
+    """
 
     likelihood: Likelihood
+
+    def around(self, likelihood: Likelihood | None) -> Self | None:
+        """This around another likelihood; `None` around none."""
+        return None if likelihood is None else dataclasses.replace(self, likelihood=likelihood)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the likelihood inside is."""
+        return self.likelihood.bounded
+
+    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
+        return self.likelihood.uses_theta(theta, x, data)
+
+    def flow(self, theta: PyTree, x: PyTree, time: PyTree, noise: PyTree) -> PyTree | None:
+        return self.likelihood.flow(theta, x, time, noise)
+
+    def resolvent(self, theta: PyTree, x: PyTree, lam: PyTree) -> PyTree | None:
+        return self.likelihood.resolvent(theta, x, lam)
+
+    def stiffness(self, theta: PyTree) -> Array | None:
+        return self.likelihood.stiffness(theta)
+
+    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree | None:
+        return self.likelihood.closed_form(theta, particles)
+
+    def gibbs(self, theta: PyTree, x: PyTree, noise: PyTree) -> PyTree | None:
+        return self.likelihood.gibbs(theta, x, noise)
+
+    def interwoven(self, theta: PyTree, particles: PyTree) -> tuple[PyTree, PyTree] | None:
+        return self.likelihood.interwoven(theta, particles)
+
+    def noncentring(self) -> tuple[Any, Any] | None:
+        return self.likelihood.noncentring()
+
+    def surrogate(self, theta: PyTree, x: PyTree) -> Eigenbasis | None:
+        return self.likelihood.surrogate(theta, x)
+
+    def sets_theta(self) -> Path | None:
+        return self.likelihood.sets_theta()
+
+    def at_theta(self, address: Address) -> Likelihood | None:
+        return self.around(self.likelihood.at_theta(address))
+
+    def parameters(self, theta: PyTree) -> dict[str, Array]:
+        return self.likelihood.parameters(theta)
+
+    def num_rows(self) -> int | None:
+        return self.likelihood.num_rows()
+
+    def rows(self, indices: Array) -> Likelihood | None:
+        return self.around(self.likelihood.rows(indices))
+
+    def scaled(self, factor: float) -> Likelihood:
+        return dataclasses.replace(self, likelihood=self.likelihood.scaled(factor))
+
+
+class Scaled(Forwarding):
+    """A potential times a positive number."""
+
     factor: float = eqx.field(static=True)
 
     def __call__(self, theta: PyTree, x: PyTree, data: PyTree = None) -> Scalar:
         return self.factor * self.likelihood(theta, x, data)
 
-    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
-        return self.likelihood.uses_theta(theta, x, data)
-
     def stiffness(self, theta: PyTree) -> Array | None:
         stiffness = self.likelihood.stiffness(theta)
         return None if stiffness is None else self.factor * stiffness
 
-    def closed_form(self, theta: PyTree, particles: PyTree) -> PyTree | None:
-        return self.likelihood.closed_form(theta, particles)
-
-    def sets_theta(self) -> Path | None:
-        return self.likelihood.sets_theta()
-
-    def parameters(self, theta: PyTree) -> dict[str, Array]:
-        return self.likelihood.parameters(theta)
+    # Another factor is another distribution of x.
+    flow = Likelihood.flow
+    resolvent = Likelihood.resolvent
+    gibbs = Likelihood.gibbs
+    interwoven = Likelihood.interwoven
+    surrogate = Likelihood.surrogate
 
 
-class Tilted(Likelihood):
+class Tilted(Forwarding):
     r"""A potential minus a linear function of theta and x, $\langle a, \theta\rangle +
     \langle b, x\rangle$: another gradient, the same curvature.
+
+    Where the likelihood does not depend on theta, $a$ is 0.
     """
 
-    likelihood: Likelihood
     for_theta: PyTree
     for_x: PyTree
 
@@ -144,18 +211,18 @@ class Tilted(Likelihood):
         tilt = _trees.dot(self.for_theta, theta) + _trees.dot(self.for_x, x)
         return self.likelihood(theta, x, data) - tilt
 
-    def uses_theta(self, theta: PyTree, x: PyTree, data: PyTree = None) -> bool:
-        # Where the likelihood does not depend on theta, its gradients in theta are 0 everywhere.
-        return self.likelihood.uses_theta(theta, x, data)
-
-    def stiffness(self, theta: PyTree) -> Array | None:
-        return self.likelihood.stiffness(theta)
-
-    def sets_theta(self) -> Path | None:
-        return self.likelihood.sets_theta()
-
-    def parameters(self, theta: PyTree) -> dict[str, Array]:
-        return self.likelihood.parameters(theta)
+    # The linear function changes them, and belongs to all rows together.
+    bounded = Likelihood.bounded
+    flow = Likelihood.flow
+    resolvent = Likelihood.resolvent
+    closed_form = Likelihood.closed_form
+    gibbs = Likelihood.gibbs
+    interwoven = Likelihood.interwoven
+    surrogate = Likelihood.surrogate
+    at_theta = Likelihood.at_theta
+    num_rows = Likelihood.num_rows
+    rows = Likelihood.rows
+    scaled = Likelihood.scaled
 
 
 class Function(Likelihood):

@@ -13,10 +13,10 @@ import numpy as np
 
 from pipla.algorithms import IRPL, MetropolisAdjusted
 from pipla.algorithms.base import Algorithm
+from pipla.algorithms.wrappers.paired import Paired, extrapolated
 from pipla.engine.save import Save
 from pipla.engine.sweep import sweep
 from pipla.fitting.fitter import STEP_SIZE
-from pipla.fitting.pairs import Paired, extrapolated
 from pipla.fitting.verdict import order_of
 from pipla.models.model import Model
 from pipla.models.noncentred import noncentred

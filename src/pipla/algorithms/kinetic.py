@@ -1,8 +1,8 @@
-r"""The rule by which `pipla.networks.train` learns: kinetic particles, a pace for every layer.
+r"""Underdamped Langevin with a step for every leaf of x; `pipla.networks.train` learns by it.
 
-The model is non-centred, $x = e^{2\alpha} z$. The particles have velocities $u$ (underdamped
-Langevin): where the data are stiff in a few directions and the prior rules all others, as in every
-wide layer, they need about the square root of the steps that an overdamped scheme needs. One step
+The model is non-centred, $x = e^{2\alpha} z$ for instance. The particles have velocities $u$: where
+the data are stiff in a few directions and the prior rules all others, as in every wide layer of a
+network, they need about the square root of the steps that an overdamped scheme needs. One step
 of the symmetric splitting ABOBA (Leimkuhler and Matthews 2013), with one gradient $G$ of
 $g_1$ and of the Moreau-Yosida envelope of the prior at smoothing $(\varepsilon_l/q)^2$, is
 
@@ -10,9 +10,9 @@ $$ z \mathrel{+}= \tfrac{\varepsilon_l}{2} u, \quad u \mathrel{-}= \tfrac{\varep
    \quad u \leftarrow c_l u + \sqrt{1 - c_l^2}\, \xi, \quad
    u \mathrel{-}= \tfrac{\varepsilon_l}{2} G(z), \quad z \mathrel{+}= \tfrac{\varepsilon_l}{2} u $$
 
-The curvature differs between layers by factors of hundreds, and changes as the network learns. So
-each layer has a step of its own: with $K$ layers of stiffness $L_l$ (of the diagonal block of the
-Hessian of $g_1$ in z) and a prior of squared length $s_l^2$,
+The curvature differs between the layers of a network by factors of hundreds, and changes as it
+learns. So each leaf of x, such as a layer, has a step of its own: with $K$ leaves of stiffness
+$L_l$ (of the diagonal block of the Hessian of $g_1$ in z) and a prior of squared length $s_l^2$,
 
 $$ \varepsilon_l^2 = q^2 \min\Bigl(\frac{f}{K L_l},\; c\, s_l^2\Bigr), \qquad
    c_l = e^{-\varepsilon_l/s_l}. $$
@@ -24,14 +24,14 @@ of which comes once in an epoch and then once more in reverse, has cancelled bef
 have moved by much (`Minibatch(symmetric=True)`). Longer steps would need so much friction against
 that noise that weights stay where they are, and the scales with them.
 
-The scales move in both coordinates by turns (Yu and Meng 2011): by their gradient at fixed z, which
-is fast where the prior dominates, and towards the closed form at fixed x, which is fast where the
-data do. Both have the same fixed point, the maximiser of
+The parameters $\alpha$ of the prior move in both coordinates by turns (Yu and Meng 2011): by their
+gradient at fixed z, which is fast where the prior dominates, and towards the closed form at fixed
+x, which is fast where the data do. Both have the same fixed point, the maximiser of
 
 $$ \log p(y \mid \alpha) - \sum_l \frac{(\alpha_l - a_l)^2}{2 \tau^2}. $$
 
-The second term, a weak normal prior around the scale $a_l$ of the fan-in, is there for what the
-data leave open: where a network can separate its classes, the marginal likelihood does not fall as
+The second term, a weak normal prior around given values $a_l$, is there for what the data leave
+open: where a network can separate its classes, the marginal likelihood does not fall as
 the scale of its last layer grows, and where its units are nearly linear, only the product of the
 scales of two layers matters.
 """
@@ -39,29 +39,25 @@ scales of two layers matters.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from pipla import _trees
+from pipla import _checks, _trees
 from pipla.algorithms._normals import normals_like, particle_normals
-from pipla.algorithms.base import Algorithm, Info, number
-from pipla.algorithms.langevin import first_state, optimizer_step
+from pipla.algorithms.base import Algorithm, Info, Number, number, register
+from pipla.algorithms.langevin import check_optimizer, first_state, optimizer_step
 from pipla.models.model import Model, x_block
-from pipla.models.noncentred import Reparametrised
-from pipla.prox.base import Term
-from pipla.prox.combine import On, Sum
-from pipla.prox.strength import Strength
 
 #: The factor by which a measured stiffness is forgotten from one measurement to the next.
 MEMORY = 0.95
-#: The steps between two measurements, each of one layer, in turn; the first steps, in which a
-#: network changes fast, and each has one; and the measurements of each layer in the very first.
+#: One leaf's stiffness is measured every 4 steps, and at every step during the first 200; every
+#: leaf's is measured 8 times before the first move.
 EVERY, EARLY, FIRST = 4, 200, 8
-#: What a layer counts as stiffer than it was measured where its particles were too fast.
+#: The factor by which a leaf's stiffness grows where its velocities were too fast.
 BRAKE = 1.25
 
 
@@ -78,29 +74,53 @@ class KineticState(eqx.Module):
     steps: Int[Array, ""]
 
 
+@register
 class Kinetic(Algorithm[KineticState]):
-    """The rule for a non-centred network.
+    r"""Underdamped Langevin for a non-centred model, with a step for every leaf of x.
 
     Arguments:
-        prior: the term of the centred model, whose closed form pulls at the scales.
-        optimizer: an optax transformation for theta.
-        centre: $a_l$, a tree like `theta["scales"]`.
+        theta_optimizer: an optax transformation for theta.
+        centre: $a$, a tree like the part of theta that is at `prior`; `None` without the normal
+            prior.
         share: $q$, the part of a step that each one is.
         fraction, longest: $f$ and $c$.
-        pull: the part of the way to the closed form that the scales go in a whole step.
-        width: $\\tau$.
+        pull: the part of the way to the closed form that parameters go in a whole step.
+        width: $\tau$.
+        prior: where in theta the parameters of the non-smooth term are, all of which are
+            logarithms; `None` if they are all of theta.
     """
 
-    prior: Term
-    optimizer: Any
-    centre: PyTree
-    share: Array = eqx.field(converter=number, default=1.0)
-    fraction: Array = eqx.field(converter=number, default=1.0)
-    longest: Array = eqx.field(converter=number, default=0.03)
-    pull: Array = eqx.field(converter=number, default=0.1)
-    width: Array = eqx.field(converter=number, default=1.0)
+    theta_optimizer: Any
+    centre: PyTree = eqx.field(
+        converter=lambda tree: jax.tree.map(number, tree), default=None, kw_only=True
+    )
+    share: Array = eqx.field(converter=number, default=1.0, kw_only=True)
+    fraction: Array = eqx.field(converter=number, default=1.0, kw_only=True)
+    longest: Array = eqx.field(converter=number, default=0.03, kw_only=True)
+    pull: Array = eqx.field(converter=number, default=0.1, kw_only=True)
+    width: Array = eqx.field(converter=number, default=1.0, kw_only=True)
+    prior: str | None = eqx.field(static=True, default=None, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_optimizer(self.theta_optimizer)
+        for name, value in self.numbers().items():
+            _checks.single(name, value)
+            _checks.positive(name, value)
+
+    def check(self, theta: PyTree, particles: PyTree) -> None:
+        count = _trees.num_particles(particles)
+        if count % 2:
+            raise ValueError(f"Kinetic pairs the particles: their number is even, not {count}.")
+
+    def rescaled(self, factor: Number) -> Self:
+        return self.with_numbers(share=self.share * factor)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> KineticState:
+        if model.smooth.noncentring() is None:
+            raise TypeError(
+                "Kinetic needs a non-centred model, `pipla.noncentred(model).model`, and particles "
+                "from `pipla.noncentred(model).start(theta, particles)`."
+            )
         velocities = normals_like(jax.random.key(0), particles)
         along = _trees.first(velocities)
         return KineticState(
@@ -108,7 +128,7 @@ class Kinetic(Algorithm[KineticState]):
             particles=particles,
             velocities=velocities,
             warm=model.warm_start(theta, particles),
-            optimizer=first_state(self.optimizer, theta),
+            optimizer=first_state(self.theta_optimizer, theta),
             directions=jax.tree.map(lambda leaf: leaf / _trees.norm(leaf), along),
             stiffness=jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), along),
             steps=jnp.zeros((), jnp.int32),
@@ -144,9 +164,11 @@ class Kinetic(Algorithm[KineticState]):
         velocities = jax.tree.map(kicked, state.velocities, total, length, pace, noise)
         velocities, stiffness = _braked(velocities, state.stiffness)
         particles = _moved(middle, length, velocities)
-        scales = _trees.add(gradients.theta["scales"], self._penalty(state.theta["scales"]))
+        own = _trees.part("theta", gradients.theta, self.prior)
+        own = _trees.add(own, self._penalty(_trees.part("theta", state.theta, self.prior)))
+        gradient = _trees.put_part(gradients.theta, self.prior, own)
         theta, optimizer = optimizer_step(
-            self.optimizer, gradients.theta | {"scales": scales}, state.optimizer, state.theta
+            self.theta_optimizer, gradient, state.optimizer, state.theta
         )
         theta, particles = self._pulled(theta, particles, model)
         after = dataclasses.replace(
@@ -161,17 +183,6 @@ class Kinetic(Algorithm[KineticState]):
         )
         return after, Info(gradients.theta, gradients.particles, jnp.max(point.gap))
 
-    def with_theta(self, state: KineticState, theta: PyTree) -> KineticState:
-        return dataclasses.replace(state, theta=theta)
-
-    @property
-    def learns_theta(self) -> bool:
-        return True
-
-    @property
-    def label(self) -> str:
-        return "Kinetic"
-
     def _steps(self, state: KineticState, model: Model) -> tuple[PyTree, PyTree]:
         """For each layer the square of a whole step in the units of z, and the friction."""
         to_z = model.particle_scale(state.theta, state.particles)  # e^{-4 alpha}
@@ -181,42 +192,39 @@ class Kinetic(Algorithm[KineticState]):
         def square(stiffness: Array, scale: Array, unit: Array) -> Array:
             return jnp.minimum(self.fraction / (count * stiffness) * scale, self.longest * unit)
 
+        def pace(square: Array, unit: Array) -> Array:
+            # A prior without a length of its own counts as one that a longest step suits.
+            share = jnp.where(jnp.isfinite(unit), square / unit, self.longest)
+            return self.share * jnp.sqrt(share)
+
         squares = jax.tree.map(square, state.stiffness, to_z, units)
-        return squares, jax.tree.map(lambda s, u: self.share * jnp.sqrt(s / u), squares, units)
+        return squares, jax.tree.map(pace, squares, units)
 
     def _pulled(self, theta: PyTree, z: PyTree, model: Model) -> tuple[PyTree, PyTree]:
-        """The scales nearer to their closed form at fixed x; z moves along."""
-        assert isinstance(model.smooth, Reparametrised)
-        bijector = model.smooth.bijector
+        """The prior's parameters nearer to their closed form at fixed x; z moves along."""
+        bijector, term = model.smooth.noncentring()
         x = jax.vmap(bijector.forward, in_axes=(None, 0))(theta, z)
-        best = self.prior.closed_form(theta, x)["scales"]
-        # A Newton step from the closed form, where the curvature of the term is k d, to the best
-        # penalised scale.
-        curvature = self._curvatures(theta["scales"], _trees.first(z))
+        own, best, curvature = (
+            _trees.part("theta", tree, self.prior)
+            for tree in (theta, term.closed_form(theta, x), term.closed_form_curvature(theta, x))
+        )
+        # A Newton step from the closed form to the best parameter under the normal prior.
         best = jax.tree.map(
             lambda a, g, c: a - g / (c + 1 / self.width**2), best, self._penalty(best), curvature
         )
-        scales = jax.tree.map(
+        own = jax.tree.map(
             lambda old, new: old + self.share * self.pull * jnp.clip(new - old, -0.5, 0.5),
-            theta["scales"],
+            own,
             best,
         )
-        moved = theta | {"scales": scales}
+        moved = _trees.put_part(theta, self.prior, own)
         return moved, jax.vmap(bijector.inverse, in_axes=(None, 0))(moved, x)
 
-    def _penalty(self, scales: PyTree) -> PyTree:
-        """The gradient of the prior of the scales."""
-        return jax.tree.map(lambda a, c: (a - c) / self.width**2, scales, self.centre)
-
-    def _curvatures(self, scales: PyTree, z: PyTree) -> PyTree:
-        r"""Of each term in its $\alpha$, at its closed form.
-
-        $2 d \alpha + e^{-2k\alpha} R/k$, with $R$ of homogeneity $k$, has the curvature $4 k d$.
-        """
-        powers = dict.fromkeys(scales, 1)
-        for term in _terms(self.prior):
-            powers[term.reach()[0][1][0]] = _homogeneity(term)
-        return {name: 4.0 * powers[name] * z[name].size for name in scales}
+    def _penalty(self, own: PyTree) -> PyTree:
+        """The gradient of the normal prior of the prior's parameters."""
+        if self.centre is None:
+            return _trees.zeros_like(own)
+        return jax.tree.map(lambda a, c: (a - c) / self.width**2, own, self.centre)
 
     def _turns(self, state: KineticState) -> tuple[Array, Array]:
         """The number of the next measurement, and how many there are before this move."""
@@ -252,16 +260,6 @@ class Kinetic(Algorithm[KineticState]):
             directions=jax.tree.unflatten(structure, turned),
             stiffness=jax.tree.unflatten(structure, measured),
         )
-
-
-def _terms(term: Term) -> tuple[Term, ...]:
-    return term.terms if isinstance(term, Sum) else (term,)
-
-
-def _homogeneity(term: Term) -> int:
-    """Of the penalty whose strength a term on one layer learns."""
-    inner = term.term if isinstance(term, On) else term
-    return inner.regulariser.homogeneity if isinstance(inner, Strength) else 1
 
 
 def _moved(particles: PyTree, length: PyTree, velocities: PyTree) -> PyTree:

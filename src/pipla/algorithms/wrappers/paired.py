@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from pipla.algorithms.base import Algorithm, Condition, Geometry, Info
+from pipla.algorithms.base import Condition, Geometry, Info, Number, register
+from pipla.algorithms.wrappers.wrapper import Wrapper, WrapperState
 from pipla.models.model import Model
 
 
@@ -36,30 +37,30 @@ def extrapolated(both: PyTree, order: float = 1.0) -> PyTree:
     return jax.tree.map(lambda coarse, fine: fine + weight * (fine - coarse), both[0], both[1])
 
 
-class PairState(eqx.Module):
-    """The states of the two runs."""
+class PairState(WrapperState):
+    """The states of the two runs: `inner` is that of the whole steps, `fine` of the half steps."""
 
-    coarse: PyTree
     fine: PyTree
 
     @property
     def theta(self) -> Both:
         """Both parameters."""
-        return Both(self.coarse.theta, self.fine.theta)
+        return Both(self.inner.theta, self.fine.theta)
 
     @property
     def particles(self) -> Both:
-        """Both clouds; the leading axis of every leaf counts the particles."""
-        return Both(self.coarse.particles, self.fine.particles)
+        """The particles of both; the leading axis of every leaf counts them."""
+        return Both(self.inner.particles, self.fine.particles)
 
 
-class Paired(Algorithm[PairState]):
+@register
+class Paired(Wrapper[PairState]):
     """An algorithm run with its step size and with half of it: one step, and two half steps.
 
-    Theta and particles of its state are pairs (`Both`).
+    Theta and particles of its state, and the gradients of its steps, are pairs (`Both`).
     """
 
-    scheme: Algorithm
+    name: str = eqx.field(static=True, default="", kw_only=True)
 
     def init(self, model: Model, theta: PyTree, particles: PyTree) -> PairState:
         state = self.scheme.init(model, theta, particles)
@@ -67,32 +68,35 @@ class Paired(Algorithm[PairState]):
 
     def step(self, key: Key[Array, ""], state: PairState, model: Model) -> tuple[PairState, Info]:
         keys = jax.random.split(key)
-        pair = (keys[0], keys[1])
-        coarse, info = self.scheme.coarse_step(pair, state.coarse, model)
-        half = self.scheme.rescaled(0.5)
+        coarse, whole = self.scheme.coarse_step((keys[0], keys[1]), state.inner, model)
+        scheme = self.scheme.rescaled(0.5)
 
-        def fine_step(state: PyTree, key: Key[Array, ""]) -> tuple[PyTree, Array]:
-            state, info = half.step(key, state, model)
-            return state, info.prox_gap
+        def fine_step(state: PyTree, key: Key[Array, ""]) -> tuple[PyTree, Info]:
+            return scheme.step(key, state, model)
 
         # A loop, so that the step is compiled once for both.
-        fine, gaps = jax.lax.scan(fine_step, state.fine, keys)
-        fine = self.scheme.alike(fine, coarse)
-        gap = jnp.maximum(info.prox_gap, jnp.max(gaps))
-        return PairState(coarse, fine), info._replace(prox_gap=gap)
+        fine, halves = jax.lax.scan(fine_step, state.fine, keys)
+        last = jax.tree.map(lambda leaf: leaf[-1], halves)
+        info = Info(
+            Both(whole.theta_gradient, last.theta_gradient),
+            Both(whole.particle_gradient, last.particle_gradient),
+            jnp.maximum(whole.prox_gap, jnp.max(halves.prox_gap)),
+        )
+        return PairState(coarse, self.scheme.alike(fine, coarse)), info
 
-    def check(self, theta: PyTree, particles: PyTree) -> None:
-        self.scheme.check(theta, particles)
-
-    def completed(self, geometry: Geometry) -> Self:
-        return type(self)(self.scheme.completed(geometry))
+    def answer(self, tree: Both) -> PyTree:
+        return tree.fine
 
     def conditions(self, geometry: Geometry) -> Sequence[Condition]:
         return self.scheme.conditions(geometry)
 
-    def objections(self, model: Model) -> Sequence[str]:
-        return self.scheme.objections(model)
+    def rescaled(self, factor: Number) -> Self:
+        return self.around(self.scheme.rescaled(factor))
+
+    def with_theta(self, state: PairState, theta: PyTree) -> PairState:
+        inner, fine = map(self.scheme.with_theta, (state.inner, state.fine), theta)
+        return PairState(inner, fine)
 
     @property
     def label(self) -> str:
-        return self.scheme.label
+        return self.name or self.scheme.label
