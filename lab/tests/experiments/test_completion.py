@@ -71,7 +71,7 @@ def test_the_biased_mean_is_shrunk():
 
 def test_errors_and_coverage_are_of_the_missing_entries():
     board = masked_board(16, 0)
-    missing = ~board.observed.mask()
+    missing = np.isnan(board.observed.filled(np.nan))
     wrong = board.truth + 10.0 * missing
     done = Completed(wrong, 0.0, interval=(wrong - 9.0, wrong + 9.0))
     found = measured(done, board)
