@@ -66,7 +66,7 @@ def main(num_steps=8000, num_particles=20):
     )
     print(result.message)
     for name, value in result.theta.items():
-        print(f"{name:>10}  {value:7.3f} ± {result.theta_stderr[name]:.3f}")
+        print(f"{name:>10}  {value:7.3f} ± {result.theta_mcse[name]:.3f}")
     print("\n  w: truth   mean     sd")
     for row in zip(w, result.x_mean["w"], np.sqrt(result.x_variance["w"]), strict=True):
         print("  " + "".join(f"{value:7.2f}" for value in row))

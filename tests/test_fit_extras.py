@@ -502,7 +502,7 @@ def test_the_summary_of_a_run(run):
     assert lines[0].startswith(f"PGD: {run.status.value} after 60 steps of 6 particles")
     (row,) = [line for line in lines if line.startswith("theta")]
     assert row.split() == [
-        "theta", f"{run.theta:.4g}", f"{run.theta_stderr:.2g}", f"{run.theta_last:.4g}",
+        "theta", f"{run.theta:.4g}", f"{run.theta_mcse:.2g}", f"{run.theta_last:.4g}",
     ]  # fmt: skip
     (row,) = [line for line in lines if line.startswith("x[1]")]
     assert row.split()[1:] == [f"{run.x_mean[1]:.4g}", f"{np.sqrt(run.x_variance[1]):.3g}"]

@@ -92,13 +92,13 @@ def test_the_strength_is_that_of_the_exact_maximiser(name):
     make, steps, bias = ALGORITHMS[name]
     result = learn(make(), steps)
     *_, best = denoising()
-    assert abs(result.theta - best) < bias + 5 * result.theta_stderr, (result, best)
+    assert abs(result.theta - best) < bias + 5 * result.theta_mcse, (result, best)
 
 
 def test_sapg_finds_it_with_one_chain():
     result = learn(pipla.SAPG(0.02, 0.02, gain=1.0), 20_000, particles=1)
     *_, best = denoising()
-    assert abs(result.theta - best) < 0.05 + 5 * result.theta_stderr, (result, best)
+    assert abs(result.theta - best) < 0.05 + 5 * result.theta_mcse, (result, best)
 
 
 def test_the_bias_of_rpl_falls_with_its_step():
@@ -106,7 +106,7 @@ def test_the_bias_of_rpl_falls_with_its_step():
     errors = []
     for step in (0.4, 0.1):
         result = learn(pipla.RPL(step, first=1.0), 4000, particles=50)
-        assert result.theta_stderr < 0.002
+        assert result.theta_mcse < 0.002
         errors.append(abs(result.theta - best))
     # Of first order, four times smaller; Monte-Carlo errors of .002 leave some room.
     assert errors[1] < 0.45 * errors[0], errors

@@ -93,8 +93,8 @@ def test_a_large_part_has_no_trace_but_the_same_average(large):
     assert (len(large.large.batches["big"]), large.large.length, large.large.seen) == (13, 4, 3)
     means = series[5 : 5 + 52].reshape(13, 4, -1).mean(axis=1)
     error = means.std(axis=0, ddof=1) / np.sqrt(13)
-    np.testing.assert_allclose(large.theta_stderr["big"], error, rtol=1e-6, atol=1e-14)
-    assert large.theta_stderr is large.theta_stderr  # computed once
+    np.testing.assert_allclose(large.theta_mcse["big"], error, rtol=1e-6, atol=1e-14)
+    assert large.theta_mcse is large.theta_mcse  # computed once
     assert "and 10001 numbers without a trace" in repr(large)
 
 
@@ -134,7 +134,7 @@ def test_a_large_part_is_saved_and_resumed_bit_for_bit(large, tmp_path):
         part.save(tmp_path / str(steps))
         again = pipla.load(tmp_path / str(steps))
         np.testing.assert_array_equal(again.theta["big"], part.theta["big"])
-        np.testing.assert_array_equal(again.theta_stderr["big"], part.theta_stderr["big"])
+        np.testing.assert_array_equal(again.theta_mcse["big"], part.theta_mcse["big"])
         whole = pipla.resume(again, pipla.Model(pull, data=CENTRE), num_steps=60 - steps)
         np.testing.assert_array_equal(whole.large.batches["big"], large.large.batches["big"])
         np.testing.assert_array_equal(whole.theta["big"], large.theta["big"])
@@ -176,7 +176,7 @@ def test_a_theta_of_one_large_part_alone(tmp_path):
         callbacks=[pipla.hooks.EarlyStop(1.0, every=1, least=1)],
     )
     assert found.theta_trace is None
-    assert found.theta.shape == found.theta_stderr.shape == (LARGE,)
+    assert found.theta.shape == found.theta_mcse.shape == (LARGE,)
     assert "theta=10001 numbers without a trace" in repr(found)
     found.save(tmp_path / "run")
     np.testing.assert_array_equal(pipla.load(tmp_path / "run").theta, found.theta)
@@ -196,7 +196,7 @@ def test_a_sweep_keeps_batch_means_of_large_parts(large, tmp_path):
     one = run_large(40, key=found.keys[0])
     assert found.theta_trace["big"] is None
     np.testing.assert_allclose(found.theta["big"][0, 0], one.theta["big"], rtol=1e-10)
-    np.testing.assert_allclose(found.theta_stderr["big"][0, 0], one.theta_stderr["big"], rtol=1e-6)
+    np.testing.assert_allclose(found.theta_mcse["big"][0, 0], one.theta_mcse["big"], rtol=1e-6)
     found.save(tmp_path / "sweep")
     more = pipla.load(tmp_path / "sweep").resume(model, num_steps=20)
     whole = run_large(60, key=found.keys[0])

@@ -145,7 +145,7 @@ def test_what_a_result_holds_of_theta_and_x_are_modules(result):
         assert (theta.act, theta.name, theta.power) == (jnp.tanh, "link", 2)
         assert theta(jnp.ones(3)).shape == (3,)
     assert result.particles.shape is result.x_mean.shape is jnp.sin
-    for tree in (result.theta_trace, result.theta_stderr):
+    for tree in (result.theta_trace, result.theta_mcse):
         assert type(tree) is Link
         assert tree.act is None
     assert repr(result).startswith("Result(PIPGLA: theta=(")

@@ -119,7 +119,7 @@ def test_averages_begin_after_burn_in():
     result = run(40, burn_in=10)
     assert result.theta_trace.shape == (40,)
     np.testing.assert_allclose(result.theta, result.theta_trace[10:].mean(), rtol=1e-14)
-    np.testing.assert_allclose(result.theta_stderr, monte_carlo_error(result.theta_trace[10:]))
+    np.testing.assert_allclose(result.theta_mcse, monte_carlo_error(result.theta_trace[10:]))
     assert result.theta_last == result.theta_trace[-1]
 
 
@@ -151,7 +151,7 @@ def test_a_theta_pytree_gives_a_trace_pytree():
     )
     assert result.theta_trace["a"].shape == (5,)
     assert result.theta_trace["b"].shape == (5, 2, 2)
-    assert result.theta["b"].shape == result.theta_stderr["b"].shape == (2, 2)
+    assert result.theta["b"].shape == result.theta_mcse["b"].shape == (2, 2)
     assert "theta=(" in repr(result)
 
 
@@ -218,7 +218,7 @@ def test_a_run_that_fails_at_once_keeps_its_start():
     np.testing.assert_array_equal(result.particles, START)
     assert result.theta == 0.5
     assert result.x_mean is None
-    assert np.isnan(result.theta_stderr)
+    assert np.isnan(result.theta_mcse)
     again = pipla.resume(result, model, num_steps=3)
     assert again.num_steps == 0
 
@@ -472,7 +472,7 @@ result = pipla.run(
     theta=jnp.zeros(()), particles=start,        # leading axis of every leaf: the particles
     num_steps=5000, key=jax.random.key(0),
 )
-result.theta, result.theta_stderr                # averaged after burn-in, with its error
+result.theta, result.theta_mcse                # averaged after burn-in, with its error
 result.theta_trace, result.particles, result.status
 result.save("run"); again = pipla.load("run")     # arrays and settings, no code, no pickle
 more = pipla.resume("run", model, num_steps=5000)  # bit for bit as if it had never stopped
@@ -493,7 +493,7 @@ def test_the_contract_runs_verbatim(tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.theta_trace, result.theta_trace)
     assert more.num_steps == 10_000
     np.testing.assert_array_equal(more.theta_trace[:5000], result.theta_trace)
-    assert float(result.theta_stderr) > 0
+    assert float(result.theta_mcse) > 0
 
 
 def test_a_run_inside_a_program_is_refused_in_one_sentence():

@@ -74,7 +74,7 @@ def test_changing_the_numbers_compiles_nothing(grid):
 def test_axes_are_settings_replicates_steps(grid):
     assert grid.theta_trace.shape == (8, 16, 30)
     assert grid.particles.shape == (8, 16, N, D)
-    assert grid.theta.shape == grid.theta_stderr.shape == grid.theta_last.shape == (8, 16)
+    assert grid.theta.shape == grid.theta_mcse.shape == grid.theta_last.shape == (8, 16)
     assert grid.x_mean.shape == grid.x_variance.shape == (8, 16, D)
     assert grid.finite.shape == (8, 16)
     assert grid.finite.all()
@@ -92,7 +92,7 @@ def test_a_lane_is_the_run_with_its_key(grid, setting, replicate):
     np.testing.assert_allclose(grid.theta_trace[lane], result.theta_trace, **close)
     np.testing.assert_allclose(grid.particles[lane], result.particles, **close)
     np.testing.assert_allclose(grid.theta[lane], result.theta, **close)
-    np.testing.assert_allclose(grid.theta_stderr[lane], result.theta_stderr, **close)
+    np.testing.assert_allclose(grid.theta_mcse[lane], result.theta_mcse, **close)
     np.testing.assert_allclose(grid.x_mean[lane], result.x_mean, **close)
     np.testing.assert_allclose(grid.x_variance[lane], result.x_variance, **close)
 
@@ -334,7 +334,7 @@ def test_a_sweep_prints_one_row_per_setting(grid):
     assert len(rows) == 8
     number, step, mean, sign, error, finite = rows[3].split()
     assert (number, sign, finite) == ("3", "±", "16/16")
-    expected = grid.theta[3].mean(), np.sqrt(np.sum(grid.theta_stderr[3] ** 2)) / 16
+    expected = grid.theta[3].mean(), np.sqrt(np.sum(grid.theta_mcse[3] ** 2)) / 16
     np.testing.assert_allclose([float(mean), float(error)], expected, rtol=1e-3)
     np.testing.assert_allclose(float(step), np.linspace(0.01, 0.2, 8)[3], rtol=1e-3)
 
@@ -355,16 +355,16 @@ def test_a_sweep_as_a_data_frame_has_one_row_per_run(grid, monkeypatch):
     # A stand-in: pandas is not among the packages that tests need.
     monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
     frame = grid.to_pandas()
-    names = ["setting", "replicate", "step_size", "theta", "theta_stderr"]
+    names = ["setting", "replicate", "step_size", "theta", "theta_mcse"]
     assert list(frame) == [*names, "finite", "last_finite", "prox_gap"]
     assert all(len(column) == 128 for column in frame.values())
     row = 3 * 16 + 11
     assert (frame["setting"][row], frame["replicate"][row]) == (3, 11)
     assert frame["theta"][row] == grid.theta[3, 11]
-    assert frame["theta_stderr"][row] == grid.theta_stderr[3, 11]
+    assert frame["theta_mcse"][row] == grid.theta_mcse[3, 11]
     traces = {"a": grid.theta_trace, "b": np.stack([grid.theta_trace] * 2, axis=-1)}
     frame = dataclasses.replace(grid, theta_trace=traces).to_pandas()
-    assert {"theta['a']", "theta['b'][0]", "theta_stderr['b'][1]"} <= set(frame)
+    assert {"theta['a']", "theta['b'][0]", "theta_mcse['b'][1]"} <= set(frame)
 
 
 def test_a_missing_pandas_is_named_with_its_extra(grid, monkeypatch):

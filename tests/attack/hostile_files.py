@@ -407,7 +407,7 @@ def same(one, other):
 def usable(result):
     """What is wrong with a result that was loaded: a raw error when it is shown or resumed."""
     try:
-        _ = repr(result), result.theta, result.theta_stderr, result.theta_last
+        _ = repr(result), result.theta, result.theta_mcse, result.theta_last
     except Exception as error:
         return f"repr raised {type(error).__name__}: {error}"
     if not isinstance(result, pipla.Result) or result.num_steps > 100:

@@ -149,7 +149,7 @@ def _rows(
         _stop_if_interrupted(result.status)
         sd = np.sqrt(np.asarray(result.x_variance))
         mean = np.asarray(result.x_mean)
-        numbers = (float(result.theta), float(result.theta_stderr), None, result.theta_trace)
+        numbers = (float(result.theta), float(result.theta_mcse), None, result.theta_trace)
         rest = (mean, sd, result.seconds, result.findings)
         rows.append(Row(problem, algorithm.label, *numbers, *rest))
     return rows

@@ -225,7 +225,7 @@ def _in_units(result: Result, likelihood: Factors, center: float, spread: float)
         draws,
         rank,
         whole,
-        whole * float(result.theta_stderr["noise"]),
+        whole * float(result.theta_mcse["noise"]),
         (level / largest) ** 2,
         np.column_stack([scales, bias]),
         result,

@@ -91,7 +91,7 @@ def fit_nuclear(
     edge = noise * (np.sqrt(observed.shape[0]) + np.sqrt(observed.shape[1]))
     rank = int(np.sum(np.linalg.svd(mean, compute_uv=False) > edge))
     strength = float(np.exp(result.theta))
-    return Fitted(draws, rank, strength, strength * float(result.theta_stderr), noise, result)
+    return Fitted(draws, rank, strength, strength * float(result.theta_mcse), noise, result)
 
 
 def _held_out_noise(observed: Observed, num_particles: int, seed: int) -> float:

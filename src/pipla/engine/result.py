@@ -50,7 +50,7 @@ class Result:
 
     Attributes:
         theta: the average of theta after burn-in.
-        theta_stderr: its Monte-Carlo standard error. It does not include bias.
+        theta_mcse: its Monte-Carlo standard error. It does not include bias.
         theta_trace: theta after every step; leading axis: steps. Of a leaf with more than 10 000
             numbers (more than 100 in a theta of more than 100 000) no trace is kept (`None`): its
             average and error are those of batch means.
@@ -103,7 +103,7 @@ class Result:
         return _trees.combine(small, None if self.large is None else self.large.mean(), self.fixed)
 
     @functools.cached_property
-    def theta_stderr(self) -> PyTree:
+    def theta_mcse(self) -> PyTree:
         """The Monte-Carlo standard error of `theta`."""
         small = jax.tree.map(monte_carlo_error, self._settled())
         return _trees.combine(small, None if self.large is None else self.large.stderr())

@@ -46,7 +46,7 @@ class SweepResult:
     """What a sweep returns; leading axes of everything: settings, replicates.
 
     Attributes:
-        theta, theta_stderr: averages after burn-in and their Monte-Carlo errors.
+        theta, theta_mcse: averages after burn-in and their Monte-Carlo errors.
         theta_trace: axes: settings, replicates, steps, theta; `None` for large leaves of theta, as
             in `Result`.
         particles: the last particles.
@@ -98,7 +98,7 @@ class SweepResult:
         return _trees.combine(small, self._large("mean"), self.fixed)
 
     @functools.cached_property
-    def theta_stderr(self) -> PyTree:
+    def theta_mcse(self) -> PyTree:
         """Their Monte-Carlo standard errors, each within its own run."""
         small = jax.tree.map(
             lambda t: monte_carlo_error(np.moveaxis(t[:, :, self.burn_in :], 2, 0)),

@@ -59,7 +59,7 @@ def columns(sweep: SweepResult) -> dict[str, Any]:
     }
     found |= {name: values.reshape(-1) for name, values in _varying(sweep).items()}
     means = _trees.split(sweep.theta)[0]
-    for label, tree in (("", means), ("_stderr", sweep.theta_stderr)):
+    for label, tree in (("", means), ("_mcse", sweep.theta_mcse)):
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             numbers = leaf.reshape(settings * replicates, -1)
             name = f"theta{label}{jax.tree_util.keystr(path)}"

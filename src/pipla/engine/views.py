@@ -31,7 +31,7 @@ def summary_of(result: Result, most: int) -> str:
     ]
     for finding in result.findings:
         lines += paragraph(f"WARNING: {finding}.")
-    theta = numbers_of("theta", [result.theta, result.theta_stderr, result.theta_last], most)
+    theta = numbers_of("theta", [result.theta, result.theta_mcse, result.theta_last], most)
     rows = [
         [name, f"{mean:.4g}", f"{error:.2g}", f"{last:.4g}"]
         for name, (mean, error, last) in zip(theta.names, theta.values, strict=True)

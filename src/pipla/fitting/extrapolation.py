@@ -27,7 +27,7 @@ class Extrapolation:
 
     Attributes:
         theta: extrapolated to a step size of 0.
-        theta_stderr: its Monte-Carlo standard error.
+        theta_mcse: its Monte-Carlo standard error.
         theta_bias: what the full step size adds to theta.
         theta_bias_stderr: the Monte-Carlo standard error of that.
         theta_coarse, theta_fine: at the step size and at half of it.
@@ -37,7 +37,7 @@ class Extrapolation:
     """
 
     theta: PyTree
-    theta_stderr: PyTree
+    theta_mcse: PyTree
     theta_bias: PyTree
     theta_bias_stderr: PyTree
     theta_coarse: PyTree
@@ -49,7 +49,7 @@ class Extrapolation:
     message: str
 
     def __repr__(self) -> str:
-        theta, error = _trees.brief(self.theta), _trees.brief(self.theta_stderr)
+        theta, error = _trees.brief(self.theta), _trees.brief(self.theta_mcse)
         bias = _trees.brief(self.theta_bias)
         return f"Extrapolation(theta={theta} ± {error}, bias of the step {bias})"
 
@@ -98,7 +98,7 @@ def extrapolate(
     fixed = model.fixed
     return Extrapolation(
         theta=fixed.complete_theta(_mean(both)),
-        theta_stderr=jax.tree.map(monte_carlo_error, both),
+        theta_mcse=jax.tree.map(monte_carlo_error, both),
         theta_bias=jax.tree.map(lambda rows: 2 * rows.mean(axis=0), difference),
         theta_bias_stderr=jax.tree.map(lambda rows: 2 * monte_carlo_error(rows), difference),
         theta_coarse=fixed.complete_theta(_mean(settled[0])),

@@ -213,7 +213,7 @@ def restore(
     result = judged(model, result, looks, residuals)
     _log.info("computing the most probable image")
     best = map_estimate(model, result.theta, jnp.asarray(result.x_mean)) if maximise else None
-    relative_error = float(result.theta_stderr["strength"]) if strength is None else 0.0
+    relative_error = float(result.theta_mcse["strength"]) if strength is None else 0.0
     return Restoration(
         mean=np.asarray(result.x_mean),
         std=np.sqrt(np.asarray(result.x_variance)),

@@ -97,7 +97,7 @@ class TrainedNetwork(Outputs):
             saved = jax.tree.map(lambda leaf: np.asarray(leaf)[None], last)
         particles = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), saved)
         num_particles = _trees.num_particles(result.particles)
-        errors = result.theta_stderr["scales"]
+        errors = result.theta_mcse["scales"]
         noise = theta.get("noise")
         return cls(
             network=network,

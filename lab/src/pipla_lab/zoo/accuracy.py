@@ -208,7 +208,7 @@ def _run(problem: ZooProblem, name: str, evaluations: int, key: Any, seconds: fl
         )  # fmt: skip
     sd = jax.tree.map(np.sqrt, result.x_variance)
     claimed = result.status is Status.COMPLETED and not result.findings
-    answers = (result.theta, result.theta_stderr, result.x_mean, sd)
+    answers = (result.theta, result.theta_mcse, result.x_mean, sd)
     words = "; ".join(map(str, result.findings))
     return _row(problem, name, answers, claimed, evaluations, result.seconds, words)
 

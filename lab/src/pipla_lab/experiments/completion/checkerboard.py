@@ -235,7 +235,7 @@ MATRIX_COMPLETION = CompletionExperiment(
         "particle mean": lambda row: _pair(row.particles_nmse, row.particles_nmse_missing),
         "average": lambda row: _pair(row.nmse, row.nmse_missing),
         "paper": lambda row: None if row.paper is None else _pair(*row.paper),
-        "theta1": lambda row: mean_sd(row.theta_mean, row.theta_sd or row.theta_stderr, 3),
+        "theta1": lambda row: mean_sd(row.theta_mean, row.theta_sd or row.theta_mcse, 3),
         "coverage": lambda row: fixed(row.coverage, 3),
         "s": lambda row: fixed(row.seconds, 1),
     },

@@ -85,7 +85,7 @@ class CompletionRow(Row):
         coverage: the share of missing entries, or of held-out observations, in 90 % intervals.
         width: the mean width of these intervals.
         noise, rank: what the run takes for them.
-        theta_stderr: the Monte-Carlo error of theta.
+        theta_mcse: the Monte-Carlo error of theta.
         paper: the paper's NMSE in %: whole matrix, missing entries.
         each: the values of each replicate.
     """
@@ -101,7 +101,7 @@ class CompletionRow(Row):
     width: float | None
     noise: float | None
     rank: float | None
-    theta_stderr: float | None
+    theta_mcse: float | None
     paper: list[float] | None
     each: dict[str, list[float | None]]
 
@@ -263,7 +263,7 @@ def summarise(
             each.setdefault(name, []).append(value)
     means: dict[str, Any] = {name: _mean(values) for name, values in each.items()}
     theta = np.array([done.theta for done in found if done.theta is not None])
-    known, errors = reference.get("theta"), [done.theta_stderr for done in found]
+    known, errors = reference.get("theta"), [done.theta_mcse for done in found]
     row = CompletionRow(
         **entry.names(),
         step_size=None,
@@ -274,7 +274,7 @@ def summarise(
         finite=float(np.mean([done.finite for done in found])),
         theta_mean=float(theta.mean()) if len(theta) else None,
         theta_sd=float(theta.std(ddof=1)) if len(theta) > 1 else None,
-        theta_stderr=_mean(errors),
+        theta_mcse=_mean(errors),
         bias=float(theta.mean()) - known if len(theta) and known is not None else None,
         distance_to_reference=(
             float(np.sqrt(np.mean((theta - known) ** 2)))

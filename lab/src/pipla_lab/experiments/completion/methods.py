@@ -61,7 +61,7 @@ class Completed(NamedTuple):
     interval: tuple[np.ndarray, np.ndarray] | None = None
     std: np.ndarray | None = None
     theta: float | None = None
-    theta_stderr: float | None = None
+    theta_mcse: float | None = None
     noise: float | None = None
     rank: int | None = None
     finite: bool = True
@@ -136,10 +136,10 @@ def recommended_nuclear(matrix: Matrix, num_steps: int, seed: int) -> Completed:
     if not isinstance(found.strength, float):
         raise TypeError("a nuclear norm has one strength.")
     done = _from_run(found.result, float(np.log(found.strength)), None)
-    relative = float(np.asarray(found.result.theta_stderr))
+    relative = float(np.asarray(found.result.theta_mcse))
     return done._replace(
         seconds=found.result.seconds,
-        theta_stderr=relative if np.isfinite(relative) else None,  # too short to say
+        theta_mcse=relative if np.isfinite(relative) else None,  # too short to say
         interval=_interval(found, matrix),
         std=_std(found, matrix),
         rank=found.rank,

@@ -249,6 +249,6 @@ def _mean_theta(results: Sequence[Result]) -> tuple[float, float]:
     Two runs may agree by chance.
     """
     thetas = [float(result.theta) for result in results]
-    within = float(np.sqrt(np.sum([float(r.theta_stderr) ** 2 for r in results]))) / len(results)
+    within = float(np.sqrt(np.sum([float(r.theta_mcse) ** 2 for r in results]))) / len(results)
     between = float(np.std(thetas, ddof=1) / np.sqrt(len(thetas))) if len(thetas) > 1 else 0.0
     return float(np.mean(thetas)), max(within, between)

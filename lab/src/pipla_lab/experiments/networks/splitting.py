@@ -169,7 +169,7 @@ def splitting(num_particles: int | None = None) -> Method:
             theta={name: float(value) for name, value in result.theta.items()},
             theta_error={
                 name: float(value) if np.isfinite(value) else None
-                for name, value in result.theta_stderr.items()
+                for name, value in result.theta_mcse.items()
             },
             trace=thinned(np.asarray(result.theta_trace["alpha"])),
             finite=result.status is not Status.NONFINITE,
