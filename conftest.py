@@ -63,8 +63,8 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 gc.set_threshold(50_000, 20, 20)
 
-#: Without pipla-lab its tests, and the odd calls of its functions, cannot be imported.
-collect_ignore = ["lab", "tests/attack/odd_targets.py"]
+#: Without pipla-lab the odd calls, some of which are of its functions, cannot be imported.
+collect_ignore = ["tests/attack/odd_targets.py"]
 if importlib.util.find_spec("pipla_lab") is not None:
     collect_ignore = []
 
