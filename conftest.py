@@ -17,6 +17,7 @@ which would otherwise stay until it ends.
 
 import ctypes
 import gc
+import importlib.util
 import os
 import resource
 import subprocess
@@ -61,6 +62,11 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 gc.set_threshold(50_000, 20, 20)
+
+#: Without pipla-lab the odd calls, some of which are of its functions, cannot be imported.
+collect_ignore = ["tests/attack/odd_targets.py"]
+if importlib.util.find_spec("pipla_lab") is not None:
+    collect_ignore = []
 
 #: Folders whose `test_contracts.py` runs every test on every row of a table, and how the row is
 #: read from the id of a test: `[row-contract]` or `[contract-row]`.
