@@ -17,8 +17,8 @@ from pipla._extras import extra
 from pipla._intervals import LEVEL, normal_width
 from pipla.algorithms.base import Algorithm, given
 from pipla.engine import storage
+from pipla.engine.compiled import History
 from pipla.engine.diagnostics import monte_carlo_error, rounded, warn_of
-from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import joined
