@@ -79,21 +79,25 @@ class CompiledChunks(NamedTuple):
 
     @property
     def name(self) -> str:
+        """A word for the progress bar."""
         label = self.program.algorithm.label
         return f"{label} × {self.program.lanes[0]}" if self.program.lanes else label
 
     @property
     def unit(self) -> str:
+        """What is counted."""
         return "steps"
 
     def start(self, history: History) -> Started[History]:
+        """Compile what must be compiled."""
         note_first_run()
         # The buffer does not depend on the size of chunks, so that another one compiles nothing.
         traced, _ = by_size(history.carry.state.theta, len(self.program.lanes))
         capacity, watch = capacity_for(traced), Watch(self.program)
         nothing = (history.carry, self.window(history, 0), capacity)
-        turn = one_at_a_time(_traced(self.advance, *nothing))
-        jax.block_until_ready(self.advance(*nothing))  # compiles
+        steps = self.advance
+        turn = one_at_a_time(_traced(steps, *nothing))
+        jax.block_until_ready(steps(*nothing))  # compiles
         compiled = time.perf_counter()
         jax.block_until_ready(self.advance(*nothing))  # what a chunk costs
         overhead = time.perf_counter() - compiled
@@ -113,9 +117,11 @@ class CompiledChunks(NamedTuple):
         return Started(more, look, capacity, overhead)
 
     def goal(self, history: History) -> int:
+        """The steps that there will be, as far as is known."""
         return self.num_steps
 
     def ends(self, history: History) -> list[int]:
+        """Steps beyond which the next piece must not go."""
         step, batch, ends = history.step, history.carry.batch, []
         if batch is not None:
             ends.append(max(step, self.burn_in) + history.batches.room(batch))
@@ -124,9 +130,11 @@ class CompiledChunks(NamedTuple):
         return ends
 
     def is_finite(self, history: History) -> bool:
+        """Whether all is well, so that another piece can follow."""
         return bool(np.any(history.alive))
 
     def view(self, history: History) -> View:
+        """What callbacks see."""
         return _View(self, history)
 
     # The chunks. #
