@@ -94,6 +94,9 @@ class Sampler(Protocol[H]):
     def is_finite(self, history: H) -> bool:
         """Whether all is well, so that another piece can follow."""
 
+    def has_answer(self, history: H) -> bool:
+        """Whether a callback may stop here; if not, it stops as soon as there is an answer."""
+
     def view(self, history: H) -> View:
         """What callbacks see."""
 
@@ -128,7 +131,9 @@ def drive(
         if chunk_size is not None:
             most = min(most, chunk_size)
             size = min(16, most)
-        while history.step < goal and sampler.is_finite(history) and reason is None:
+        while history.step < goal and sampler.is_finite(history):
+            if reason is not None and sampler.has_answer(history):
+                break
             due = (hook.next_step(history.step) for hook in hooks)
             ends = [goal, history.step + size, *sampler.ends(history), *filter(None, due)]
             count = max(1, min(ends) - history.step)
@@ -140,7 +145,7 @@ def drive(
             size = max(1, min(int(count * enough / max(took, 1e-6)), 4 * size, most))
             started.look(history)
             goal = sampler.goal(history)
-            reason = _reason_to_stop(callbacks, sampler, history)
+            reason = _reason_to_stop(callbacks, sampler, history) or reason
     except KeyboardInterrupt:
         message = f"interrupted after {history.step} of {goal} {unit}; resume() continues there"
         return Outcome(history, Status.INTERRUPTED, message)

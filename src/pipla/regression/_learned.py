@@ -21,10 +21,9 @@ from pipla.engine.driver import drive
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status
 from pipla.regression._chain import Chain
-from pipla.regression._precision import FIRST
 from pipla.regression._rounds import Round, round_of
 from pipla.regression._state import Prior
-from pipla.regression._sweeps import LEARNED, Sweeps, Swept, copies, grid, round_number
+from pipla.regression._sweeps import Sweeps, Swept, copies, grid, round_number
 
 #: Independent chains: one per thread of a small machine, and two can be compared.
 CHAINS = 2
@@ -132,11 +131,8 @@ def sample(
     found = history.found
     if found is None and history.half:
         found = round_of(sweeps.at(history), [history.half], sweeps.linear, equal)
-    if found is None and status is Status.INTERRUPTED:
+    if found is None:  # nothing but Ctrl-C ends so early
         raise KeyboardInterrupt
-    if found is None:
-        least = LEARNED + FIRST // 2
-        raise RuntimeError(f"{message}; there is nothing to return before {least} sweeps.")
     return Posterior(
         variances=history.prior.variances,
         weights=history.prior.weights,

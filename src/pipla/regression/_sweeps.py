@@ -136,6 +136,10 @@ class Sweeps(NamedTuple):
         """Whether all is well, so that another piece can follow."""
         return history.finite
 
+    def has_answer(self, history: Swept) -> bool:
+        """Whether a block of the first round is complete."""
+        return history.block > len(LEARNING)
+
     def view(self, history: Swept) -> View:
         """What callbacks see."""
         return SweepsView(self, history)
