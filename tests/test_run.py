@@ -12,7 +12,7 @@ import pytest
 
 import pipla
 from pipla.diagnostics import monte_carlo_error
-from pipla.engine import driver as drive
+from pipla.engine import compiled
 from pipla.tuning import TheoryWarning
 
 D, N = 3, 4
@@ -237,7 +237,7 @@ def test_divergence_names_the_broken_condition():
 def interrupt_at(monkeypatch, call):
     """Raise KeyboardInterrupt at the given call of the compiled chunk."""
     calls = {"number": 0}
-    advance = drive.advance
+    advance = compiled.advance
 
     def kept(program):
         calls["number"] += 1
@@ -245,7 +245,7 @@ def interrupt_at(monkeypatch, call):
             raise KeyboardInterrupt
         return advance.kept(program)
 
-    monkeypatch.setattr(drive, "advance", types.SimpleNamespace(kept=kept))
+    monkeypatch.setattr(compiled, "advance", types.SimpleNamespace(kept=kept))
 
 
 def test_ctrl_c_returns_what_there_is_and_the_run_can_go_on(monkeypatch):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pipla
-from pipla.engine import driver
+from pipla.engine import compiled
 from pipla.testing import compilations
 
 pytestmark = pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_diverging_lane_is_flagged_and_disturbs_no_other():
 
 def test_many_steps_are_cut_into_chunks_without_a_seam(monkeypatch):
     whole = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
-    monkeypatch.setattr(driver, "capacity_for", lambda theta: 16)
+    monkeypatch.setattr(compiled, "capacity_for", lambda theta: 16)
     pieces = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     np.testing.assert_allclose(pieces.theta_trace, whole.theta_trace, rtol=1e-12)
     np.testing.assert_allclose(pieces.x_variance, whole.x_variance, rtol=1e-12)
@@ -178,7 +178,7 @@ def test_many_steps_are_cut_into_chunks_without_a_seam(monkeypatch):
 def test_ctrl_c_returns_the_chunks_that_are_done(monkeypatch):
     whole = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     calls = []
-    advance = driver.advance
+    advance = compiled.advance
 
     def kept(program):
         calls.append(1)
@@ -186,8 +186,8 @@ def test_ctrl_c_returns_the_chunks_that_are_done(monkeypatch):
             raise KeyboardInterrupt
         return advance.kept(program)
 
-    monkeypatch.setattr(driver, "capacity_for", lambda theta: 16)
-    monkeypatch.setattr(driver, "advance", types.SimpleNamespace(kept=kept))
+    monkeypatch.setattr(compiled, "capacity_for", lambda theta: 16)
+    monkeypatch.setattr(compiled, "advance", types.SimpleNamespace(kept=kept))
     part = sweep(SETTINGS[:2], num_replicates=2, num_steps=50)
     assert part.interrupted
     done = part.num_steps
@@ -208,7 +208,7 @@ SCRIPT = """
 import functools, json, re, sys, types
 import jax, jax.numpy as jnp, numpy as np
 import pipla
-from pipla.engine import driver
+from pipla.engine import compiled
 jax.config.update("jax_enable_x64", True)
 
 seen, words = [], set()
@@ -226,7 +226,9 @@ def watched(advance, at):
         watch.trace = lambda *arguments: compiled.func.trace(*compiled.args, *arguments)
         return functools.partial(watch)
     return types.SimpleNamespace(kept=kept)
-driver.advance, driver.advance_over = watched(driver.advance, 0), watched(driver.advance_over, 1)
+compiled.advance, compiled.advance_over = (
+    watched(compiled.advance, 0), watched(compiled.advance_over, 1)
+)
 
 model = pipla.Model(
     lambda theta, x, y: jnp.sum((x - y) ** 2) / 2, pipla.prox.LaplaceLocation(), data=jnp.arange(3.0)

@@ -13,6 +13,7 @@ from pipla.completion._running import saved_steps
 from pipla.completion.draws import FactorDraws
 from pipla.completion.estimators import LowRankCompletion
 from pipla.completion.factors import _inflation
+from pipla.engine.result import Status
 
 SHAPE = (24, 16)
 
@@ -315,3 +316,30 @@ def test_the_estimator_completes_new_rows():
     low, high = model.predict_interval(0.9, [0], [1])
     assert low < high
     assert model.predict_entries([0], [1]).shape == (1,)
+
+
+def interrupted_after(steps):
+    def ctrl_c(view):
+        if view.step >= steps:
+            raise KeyboardInterrupt
+
+    return [ctrl_c]
+
+
+@pytest.mark.parametrize("prior", ["factors", "nuclear"])
+def test_ctrl_c_keeps_the_draws_after_burn_in(prior):
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((15, 1)) @ rng.standard_normal((1, 10))
+    seen = np.where(rng.random(table.shape) < 0.7, table, np.nan)
+    options = {"prior": prior, "noise": 0.1} if prior == "nuclear" else {"max_rank": 2}
+    with pytest.raises(KeyboardInterrupt):
+        complete(seen, num_steps=90, callbacks=interrupted_after(1), **options)
+    late = pipla.hooks.Evaluate(lambda theta, x: None, every=70)  # a chunk ends there
+    with pytest.warns(pipla.ConvergenceWarning, match="interrupted after"):
+        found = complete(seen, num_steps=90, callbacks=[late, *interrupted_after(60)], **options)
+    assert found.status is Status.INTERRUPTED
+    assert found.result.num_steps < 90
+    assert "interrupted" in found.warnings[0]
+    assert np.all(np.isfinite(found.mean()))
+    with pytest.raises(RuntimeError, match="before there was a draw"):
+        complete(seen, num_steps=90, callbacks=[lambda view: True], **options)

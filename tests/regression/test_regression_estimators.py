@@ -399,8 +399,8 @@ def test_features_that_may_replace_each_other_share_their_effect():
     [({"rhat": 2.0}, "most of all about the coefficient"), ({"theta_rhat": 2.0}, "the weights")],
 )
 def test_chains_that_disagree_are_warned_of(monkeypatch, found, words):
-    def disagree(*arguments):
-        return sample(*arguments)._replace(worst=0, **found)
+    def disagree(*arguments, **options):
+        return sample(*arguments, **options)._replace(worst=0, **found)
 
     monkeypatch.setattr("pipla.regression._answers.sample", disagree)
     x = np.random.default_rng(2).standard_normal((50, 3))
@@ -411,8 +411,8 @@ def test_chains_that_disagree_are_warned_of(monkeypatch, found, words):
 def test_warnings_have_the_names_of_columns(monkeypatch):
     pd = pytest.importorskip("pandas")
 
-    def disagree(*arguments):
-        return sample(*arguments)._replace(worst=1, rhat=2.0)
+    def disagree(*arguments, **options):
+        return sample(*arguments, **options)._replace(worst=1, rhat=2.0)
 
     monkeypatch.setattr("pipla.regression._answers.sample", disagree)
     x = pd.DataFrame(np.random.default_rng(2).standard_normal((50, 2)), columns=["age", "size"])

@@ -19,10 +19,17 @@ def saved_steps(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return steps, steps > result.burn_in
 
 
-def finished(result: Result) -> Result:
-    """The result of a run that came to its end, or an error."""
-    if result.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
+def with_draws(result: Result) -> Result:
+    """The result of a run that has draws after burn-in, or an error."""
     if result.status is Status.NONFINITE:
         raise FloatingPointError(f"the matrix could not be completed: {result.message}")
+    if ended_early(result) and not np.any(saved_steps(result)[1]):
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        raise RuntimeError(f"{result.message}, before there was a draw after burn-in.")
     return result
+
+
+def ended_early(result: Result) -> bool:
+    """Whether Ctrl-C or a callback ended the run."""
+    return result.status in (Status.INTERRUPTED, Status.STOPPED)

@@ -13,12 +13,14 @@ from pipla import _checks
 from pipla._intervals import chosen_draws
 from pipla.completion._observations import Observed, as_observed
 from pipla.completion._outputs import columns_of, draws_of, figures_of, overview_of
+from pipla.completion._running import ended_early
 from pipla.completion.draws import Draws, FactorDraws, MatrixDraws
 from pipla.completion.factors import fit_factors
 from pipla.completion.nuclear import fit_nuclear
-from pipla.diagnostics import Finding
+from pipla.diagnostics import Finding, warn_of
 from pipla.engine.archive import DamagedResultError
-from pipla.engine.result import Result
+from pipla.engine.hooks import Callback
+from pipla.engine.result import Result, Status
 from pipla.fitting.saved import Saved, SavedEstimator
 from pipla.report.outputs import Outputs, Overview
 from pipla.report.page import Figure
@@ -71,6 +73,13 @@ class Completion(Outputs, Saved):
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and columns."""
         return self.observed.shape
+
+    @property
+    def status(self) -> Status:
+        """How it ended: INTERRUPTED, STOPPED (by a callback), UNRELIABLE (warned of), COMPLETED."""
+        if self.result is not None and ended_early(self.result):
+            return self.result.status
+        return Status.UNRELIABLE if self.findings else Status.COMPLETED
 
     def mean(self) -> np.ndarray:
         """The posterior mean of the matrix, without noise, also of observed entries."""
@@ -232,6 +241,7 @@ def complete(
     num_steps: int = 600,
     num_particles: int | None = None,
     seed: int = 0,
+    callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> Completion:
     r"""Predict the missing entries of a matrix of low rank, with intervals.
@@ -253,7 +263,12 @@ def complete(
         num_steps: the number of steps of the sampler; the first third is burn-in.
         num_particles: chains side by side; by default 2 with factors, 10 with a nuclear norm.
         seed: the seed of the random numbers.
+        callbacks: as for `pipla.run`; they are called in every run that is needed.
         progress: show a progress bar; by default only on a terminal.
+
+    Returns:
+        A `Completion`. Ctrl-C after burn-in returns one of the draws so far, with a warning and
+        `status` INTERRUPTED; before, it raises `KeyboardInterrupt`.
 
     Example:
         >>> import numpy as np
@@ -284,21 +299,24 @@ def complete(
             num_steps=num_steps,
             num_particles=num_particles,
             seed=seed,
+            callbacks=callbacks,
             progress=progress,
         )
-        return Completion(
-            observed=given,
-            prior=prior,
-            draws=found.draws,
-            rank=found.rank,
-            noise=found.noise,
-            noise_source="held out" if noise is None else "given",
-            noise_stderr=None,
-            strength=found.strength,
-            strength_stderr=found.strength_stderr,
-            seconds=time.perf_counter() - began,
-            result=found.result,
-            findings=found.result.findings,
+        return _noted(
+            Completion(
+                observed=given,
+                prior=prior,
+                draws=found.draws,
+                rank=found.rank,
+                noise=found.noise,
+                noise_source="held out" if noise is None else "given",
+                noise_stderr=None,
+                strength=found.strength,
+                strength_stderr=found.strength_stderr,
+                seconds=time.perf_counter() - began,
+                result=found.result,
+                findings=found.result.findings,
+            )
         )
     if noise is not None:
         raise ValueError("noise is learned with prior='factors': leave it out.")
@@ -309,20 +327,33 @@ def complete(
         num_steps=num_steps,
         num_particles=num_particles,
         seed=seed,
+        callbacks=callbacks,
         progress=progress,
     )
-    return Completion(
-        observed=given,
-        prior=prior,
-        draws=fitted.draws,
-        rank=fitted.rank,
-        noise=fitted.noise,
-        noise_source="learned",
-        noise_stderr=fitted.noise_stderr,
-        strength=fitted.strength,
-        strength_stderr=None,
-        seconds=time.perf_counter() - began,
-        result=fitted.result,
-        findings=fitted.findings,
-        row_scales=fitted.row_scales,
+    return _noted(
+        Completion(
+            observed=given,
+            prior=prior,
+            draws=fitted.draws,
+            rank=fitted.rank,
+            noise=fitted.noise,
+            noise_source="learned",
+            noise_stderr=fitted.noise_stderr,
+            strength=fitted.strength,
+            strength_stderr=None,
+            seconds=time.perf_counter() - began,
+            result=fitted.result,
+            findings=fitted.findings,
+            row_scales=fitted.row_scales,
+        )
     )
+
+
+def _noted(completion: Completion) -> Completion:
+    """The same, and a warning if Ctrl-C ended its run."""
+    if completion.status is not Status.INTERRUPTED or completion.result is None:
+        return completion
+    sentence = f"interrupted after {completion.result.num_steps} steps: the draws so far are kept"
+    found = Finding("draws", sentence)
+    warn_of([found], stacklevel=4)
+    return dataclasses.replace(completion, findings=(found, *completion.findings))

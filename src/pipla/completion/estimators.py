@@ -45,6 +45,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, Outputs, Saved, 
         noise_: the standard deviation of the noise. `noise_source_` says whether it was learned,
             given, or held out; with `prior="nuclear"` it is not identifiable, and no estimate.
         strength_: the strength of the nuclear norm; or the ridge penalty of each column.
+        status_: how the fit ended (`pipla.Status`).
         n_features_in_: the number of columns.
 
     Example:
@@ -92,6 +93,7 @@ class LowRankCompletion(OneToOneFeatureMixin, TransformerMixin, Outputs, Saved, 
         self.noise_ = found.noise
         self.noise_source_ = found.noise_source
         self.strength_ = found.strength
+        self.status_ = found.status
 
     def transform(self, X: Any) -> np.ndarray:
         """A matrix with its missing entries predicted by their posterior mean."""

@@ -7,6 +7,7 @@ draws the factors and moves theta by stochastic EM.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +17,10 @@ import numpy as np
 from pipla.algorithms import BlockGibbs
 from pipla.completion._doubts import moving, near_the_limit, other_noise, selection
 from pipla.completion._observations import Observed
-from pipla.completion._running import finished, saved_steps, thinning
+from pipla.completion._running import ended_early, saved_steps, thinning, with_draws
 from pipla.completion.draws import FactorDraws
 from pipla.diagnostics import ConvergenceWarning, Finding
+from pipla.engine.hooks import Callback
 from pipla.engine.result import Result
 from pipla.engine.run import run
 from pipla.engine.save import Save
@@ -71,6 +73,7 @@ def fit_factors(
     num_steps: int,
     num_particles: int,
     seed: int,
+    callbacks: Sequence[Callback],
     progress: bool | None,
 ) -> Fitted:
     """Draw the factors; without `max_rank`, with twice as many columns while most are needed."""
@@ -83,10 +86,11 @@ def fit_factors(
     likelihood = Factors(*standard[:3], standard.shape, biases=biases)
     while True:
         theta, x = start(standard, rank, biases)
-        result = _run(likelihood, theta, x, num_steps, num_particles, seed, progress)
+        result = _run(likelihood, theta, x, num_steps, num_particles, seed, callbacks, progress)
         fitted = _in_units(result, likelihood, center, spread)
         full = fitted.rank > 0.7 * rank
-        if max_rank is not None or not full or rank >= min(limit, LARGEST_RANK):
+        enough = max_rank is not None or not full or rank >= min(limit, LARGEST_RANK)
+        if enough or ended_early(result):
             break
         rank = min(2 * rank, limit, LARGEST_RANK)
     if fitted.rank == rank and rank < limit:
@@ -107,6 +111,7 @@ def _run(
     num_steps: int,
     num_particles: int,
     seed: int,
+    callbacks: Sequence[Callback],
     progress: bool | None,
 ) -> Result:
     with warnings.catch_warnings():
@@ -126,10 +131,11 @@ def _run(
                 moments_every=None,
                 particles_every=thinning(num_steps - num_steps // 3, num_particles, MOST_DRAWS),
             ),
+            callbacks=callbacks,
             progress=progress,
             check=False,
         )
-    return finished(result)
+    return with_draws(result)
 
 
 # Where the chain starts. #

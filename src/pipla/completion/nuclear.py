@@ -7,6 +7,7 @@ have full rank, and their intervals are far too wide for a matrix that has not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -15,9 +16,10 @@ import numpy as np
 
 from pipla.algorithms import RPL, Algorithm
 from pipla.completion._observations import Observed
-from pipla.completion._running import finished, saved_steps, thinning
+from pipla.completion._running import saved_steps, thinning, with_draws
 from pipla.completion.draws import MatrixDraws
-from pipla.engine.result import Result
+from pipla.engine.hooks import Callback
+from pipla.engine.result import Result, Status
 from pipla.engine.run import run
 from pipla.engine.save import Save
 from pipla.models.likelihoods import Gaussian
@@ -75,6 +77,7 @@ def fit_nuclear(
     num_steps: int,
     num_particles: int,
     seed: int,
+    callbacks: Sequence[Callback],
     progress: bool | None,
 ) -> Fitted:
     """Sample the matrix and learn the strength; the noise is `noise`, or held out."""
@@ -82,7 +85,7 @@ def fit_nuclear(
         raise ValueError("observed is 0 everywhere: a nuclear norm has no strength there.")
     if noise is None:
         noise = _held_out_noise(observed, num_particles, seed)
-    result = _run(observed, noise, num_steps, num_particles, seed, progress)
+    result = _run(observed, noise, num_steps, num_particles, seed, callbacks, progress)
     values = np.asarray(result.saved_particles)
     values = values[saved_steps(result)[1]].reshape(-1, *observed.shape)
     mean = np.asarray(result.x_mean)
@@ -103,7 +106,9 @@ def _held_out_noise(observed: Observed, num_particles: int, seed: int) -> float:
     shown, test = observed.some(~hidden), observed.some(hidden)
     errors = []
     for share in CANDIDATES:
-        result = _run(shown, share * spread, TRIAL_STEPS, num_particles, seed, False)
+        result = _run(shown, share * spread, TRIAL_STEPS, num_particles, seed, (), False)
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         found = np.asarray(result.x_mean)[test.rows, test.columns]
         errors.append(float(np.mean((found - test.values) ** 2)))
     return CANDIDATES[int(np.argmin(errors))] * spread
@@ -115,6 +120,7 @@ def _run(
     num_steps: int,
     num_particles: int,
     seed: int,
+    callbacks: Sequence[Callback],
     progress: bool | None,
 ) -> Result:
     start = jnp.asarray(zero_filled(observed), jnp.result_type(float))
@@ -128,7 +134,8 @@ def _run(
         burn_in=num_steps // 2,
         key=jax.random.key(seed),
         save=Save(moments_every=1, particles_every=every),
+        callbacks=callbacks,
         progress=progress,
         check=False,
     )
-    return finished(result)
+    return with_draws(result)

@@ -219,4 +219,4 @@ class RunawayWatch:
         )
         if found is not None:
             self._silent = True
-            warnings.warn(f"after step {step}: {found}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"after step {step}: {found}", ConvergenceWarning, stacklevel=5)

@@ -7,26 +7,23 @@ reason in words. A `Hook` can also say at which steps it must be called.
 from __future__ import annotations
 
 import csv
-import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _checks, _files, _trees
 from pipla._extras import extra
-from pipla.algorithms.base import Info
 from pipla.diagnostics import monte_carlo_error, still_moving
-from pipla.engine.chunk import Carry, Program, by_size, next_info
+from pipla.engine.chunk import by_size
 
 
 class View:
-    """What a callback sees of a run or a sweep between two chunks.
+    """What a callback sees of a run, a sweep or a regression between two pieces of it.
 
     Attributes:
         step, num_steps, burn_in: the steps done, wanted, and left out of averages.
@@ -41,68 +38,30 @@ class View:
         seconds: wall time of the steps.
         info: gradients at the present state, as the next step would report them; computed when
             asked for. Only in runs.
+
+    Of a regression, theta holds the learned numbers by the names of `theta_`, those of the first
+    chain, and particles the coefficients of the standardised features, chain by chain. Steps are
+    sweeps.
     """
+
+    theta: PyTree
+    particles: PyTree
+    theta_trace: PyTree
+    x_mean: PyTree = None
+    x_variance: PyTree = None
+    info: Any = None
 
     def __init__(
         self,
-        program: Program,
-        carry: Carry,
-        traces: Sequence[PyTree],
         step: int,
         num_steps: int,
         burn_in: int,
         seconds: float,
-        prox_gap: np.ndarray,
-        grid: tuple[int, ...],
+        prox_gap: float = 0.0,
+        grid: tuple[int, ...] = (),
     ) -> None:
         self.step, self.num_steps, self.burn_in, self.seconds = step, num_steps, burn_in, seconds
-        self.prox_gap = float(np.max(prox_gap))
-        self._program, self._carry, self._traces, self.grid = program, carry, traces, grid
-
-    @functools.cached_property
-    def theta(self) -> PyTree:
-        return self._program.model.fixed.complete_theta(self._on_grid(self._carry.state.theta))
-
-    @functools.cached_property
-    def particles(self) -> PyTree:
-        return self._program.model.fixed.complete_x(self._on_grid(self._carry.state.particles))
-
-    @functools.cached_property
-    def x_mean(self) -> PyTree:
-        moments = self._moments()
-        if moments is None:
-            return None
-        return self._program.model.fixed.complete_x(self._on_grid(moments.mean))
-
-    @functools.cached_property
-    def x_variance(self) -> PyTree:
-        moments = self._moments()
-        if moments is None:
-            return None
-        variance = jax.vmap(type(moments).variance)(moments) if self.grid else moments.variance()
-        return self._on_grid(variance)
-
-    @functools.cached_property
-    def theta_trace(self) -> PyTree:
-        trace = jax.tree.map(lambda *rows: np.concatenate(rows), *self._traces)
-        if not self.grid:
-            return trace
-        return jax.tree.map(lambda t: t.reshape(len(t), *self.grid, *t.shape[2:]), trace)
-
-    @functools.cached_property
-    def info(self) -> Info:
-        return next_info(self._program, self._carry, jnp.asarray(self.step, jnp.int32))
-
-    def _moments(self) -> Any:
-        moments = self._carry.moments
-        seen = moments is not None and float(np.max(moments.seen)) > 0
-        return moments if seen else None
-
-    def _on_grid(self, tree: PyTree) -> PyTree:
-        arrays = jax.tree.map(np.asarray, tree)
-        if not self.grid:
-            return arrays
-        return jax.tree.map(lambda leaf: leaf.reshape(*self.grid, *leaf.shape[1:]), arrays)
+        self.prox_gap, self.grid = prox_gap, grid
 
 
 #: A callback: `True` or a reason stops the run.
@@ -287,7 +246,8 @@ class Progress(Hook):
 
     def __call__(self, view: View) -> None:
         shown = f"theta {_trees.brief(view.theta, 3)}"
-        self._bar.update(self._task, completed=view.step, theta=shown)
+        done = {"completed": view.step, "total": view.num_steps}
+        self._bar.update(self._task, theta=shown, **done)
 
     def end(self) -> None:
         if self._bar is not None:

@@ -260,8 +260,8 @@ def warn_of_other_model(snapshot: Snapshot, model: Model, stacklevel: int = 3) -
         )
 
 
-def fingerprint(model: Model) -> str:
-    """A hash of the model's arrays, choices and classes; not of code, and not of dtypes.
+def fingerprint(model: Model | PyTree) -> str:
+    """A hash of the arrays, choices and classes of a model, or of data; not of code, nor of dtypes.
 
     Floats count up to a millionth of the largest one: data that are loaded in another dtype, or a
     spectrum that another machine has computed, are the same. Of large arrays a million numbers are

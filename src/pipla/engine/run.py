@@ -18,8 +18,9 @@ from pipla.algorithms.base import Algorithm, Curvature, checked_algorithm
 from pipla.diagnostics import Finding, warn_of
 from pipla.engine.batches import BatchMeans, LargeParts
 from pipla.engine.chunk import Carry, Program, by_size, start
+from pipla.engine.compiled import CompiledChunks, History
 from pipla.engine.doubts import findings_of, outside
-from pipla.engine.driver import Driver, History, Outcome, check_surroundings
+from pipla.engine.driver import Outcome, check_surroundings, drive
 from pipla.engine.hooks import Callback, Progress
 from pipla.engine.packing import numbers_of, with_scale_like, with_stored_numbers
 from pipla.engine.result import (
@@ -98,8 +99,8 @@ def run(
         warn_broken(algorithm, geometry)
     program = Program(model, algorithm, key, save.quantity)
     carry = start(program, theta, particles, save.moments_every is not None)
-    driver = Driver(program, save, burn_in)
-    return _result(driver, driver.drive(History(carry), num_steps, callbacks, chunk_size))
+    chunks = CompiledChunks(program, save, burn_in, num_steps)
+    return _result(chunks, drive(chunks, History(carry), callbacks, chunk_size))
 
 
 def resume(
@@ -191,9 +192,9 @@ def resume(
         compile_seconds=result.compile_seconds,
         batches=batches_of(result.large, carry),
     )
-    driver = Driver(program, save, result.burn_in)
     until = result.num_steps + num_steps
-    return _result(driver, driver.drive(history, until, callbacks, chunk_size))
+    chunks = CompiledChunks(program, save, result.burn_in, until)
+    return _result(chunks, drive(chunks, history, callbacks, chunk_size))
 
 
 def in_structure_of(name: str, template: PyTree, found: PyTree, modules: dict[str, str]) -> PyTree:
@@ -233,15 +234,15 @@ class _OriginalRun:
         return self.theta_scale()
 
 
-def _result(driver: Driver, outcome: Outcome) -> Result:
+def _result(chunks: CompiledChunks, outcome: Outcome[History]) -> Result:
     history, status, message = outcome
     state, moments, batch = history.carry
     seen = moments if moments is not None and float(moments.seen) > 0 else None
     small, large = by_size(state.theta)
     trace = joined(history.traces, small)
     if status is Status.NONFINITE:
-        message = _what_broke(driver, history)
-    program, gap = driver.program, float(history.prox_gap)
+        message = _what_broke(chunks, history)
+    program, gap = chunks.program, float(history.prox_gap)
     found: tuple[Finding, ...] = ()
     if status is not Status.NONFINITE:
         model, algorithm = program.model, program.algorithm
@@ -250,7 +251,7 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
             model,
             algorithm,
             answer(trace),
-            driver.burn_in,
+            chunks.burn_in,
             answer(state.theta),
             answer(state.particles),
             None if seen is None or program.quantity is not None else answer(seen.variance()),
@@ -270,22 +271,22 @@ def _result(driver: Driver, outcome: Outcome) -> Result:
         status=status,
         message=message,
         num_steps=history.step,
-        burn_in=driver.burn_in,
+        burn_in=chunks.burn_in,
         prox_gap=gap,
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
         algorithm=program.algorithm,
         versions=provenance(),
-        snapshot=snapshot_of(history.carry, program.key, driver.save, program.model),
+        snapshot=snapshot_of(history.carry, program.key, chunks.save, program.model),
         findings=found,
         large=None if batch is None else LargeParts.of(large, history.batches, batch),
         fixed=fixed.theta,
     )
 
 
-def _what_broke(driver: Driver, history: History) -> str:
+def _what_broke(chunks: CompiledChunks, history: History) -> str:
     state = history.carry.state
-    program = driver.program
+    program = chunks.program
     answer = program.algorithm.answer
     causes = broken_conditions(
         program.algorithm, program.model, answer(state.theta), answer(state.particles), "there"

@@ -20,8 +20,9 @@ from pipla.algorithms.base import Algorithm, checked_algorithm
 from pipla.diagnostics import monte_carlo_error
 from pipla.engine.batches import LargeParts
 from pipla.engine.chunk import Program, by_size, start
+from pipla.engine.compiled import CompiledChunks, History
 from pipla.engine.devices import mesh_for, place
-from pipla.engine.driver import Driver, History, Outcome, check_surroundings
+from pipla.engine.driver import Outcome, check_surroundings, drive
 from pipla.engine.hooks import Callback
 from pipla.engine.packing import with_scale_like
 from pipla.engine.result import Snapshot, Status, restored, snapshot_of, warn_of_other_model
@@ -200,10 +201,9 @@ class SweepResult:
             compile_seconds=self.compile_seconds,
             batches=batches_of(self.large, carry, len(program.lanes)),
         )
-        driver = _driver(program, save, self.burn_in, grid)
-        history = history._replace(carry=place(history.carry, driver.mesh))
-        outcome = driver.drive(history, self.num_steps + num_steps, callbacks)
-        return _sweep_result(driver, outcome, self.keys)
+        chunks = _chunks(program, save, self.burn_in, self.num_steps + num_steps, grid)
+        history = history._replace(carry=place(history.carry, chunks.mesh))
+        return _sweep_result(chunks, drive(chunks, history, callbacks), self.keys)
 
 
 def sweep(
@@ -268,38 +268,42 @@ def sweep(
         for tree in (keys, thetas, particles)
     )
     program = Program(model, lane_algorithms, lane_keys, save.quantity)
-    driver = _driver(program, save, burn_in, grid)
+    chunks = _chunks(program, save, burn_in, num_steps, grid)
     carry = start(program, thetas, particles, save.moments_every is not None)
-    history = History(place(carry, driver.mesh))
-    outcome = driver.drive(history, num_steps, callbacks, chunk_size)
+    history = History(place(carry, chunks.mesh))
+    outcome = drive(chunks, history, callbacks, chunk_size)
     if outcome.status is Status.INTERRUPTED and not outcome.history.traces:
         raise KeyboardInterrupt
-    return _sweep_result(driver, outcome, keys)
+    return _sweep_result(chunks, outcome, keys)
 
 
-def _driver(program: Program, save: Save, burn_in: int, grid: tuple[int, ...]) -> Driver:
-    """The driver of many lanes, which the devices share if they divide them evenly."""
+def _chunks(
+    program: Program, save: Save, burn_in: int, num_steps: int, grid: tuple[int, ...]
+) -> CompiledChunks:
+    """Chunks of many lanes, which the devices share if they divide them evenly."""
     mesh = mesh_for(program.lanes)
     algorithm, key = place((program.algorithm, program.key), mesh)
     shared = Program(program.model, algorithm, key, program.quantity)
-    return Driver(shared, save, burn_in, grid, mesh)
+    return CompiledChunks(shared, save, burn_in, num_steps, grid, mesh)
 
 
-def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> SweepResult:
+def _sweep_result(
+    chunks: CompiledChunks, outcome: Outcome[History], keys: Key[Array, " n"]
+) -> SweepResult:
     history, status, message = outcome
-    grid = driver.grid
+    grid = chunks.grid
 
     def on_grid(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*grid, *leaf.shape[1:]), tree)
 
     state, moments, batch = history.carry
-    seen = moments if history.step > driver.burn_in else None
-    last = np.broadcast_to(history.last_finite, driver.program.lanes)
+    seen = moments if history.step > chunks.burn_in else None
+    last = np.broadcast_to(history.last_finite, chunks.program.lanes)
     trace = jax.tree.map(
         lambda t: _until_lost(np.moveaxis(t, 0, 1), last), joined(history.traces, None)
     )
     large = by_size(state.theta, 1)[1]
-    fixed = driver.program.model.fixed
+    fixed = chunks.program.model.fixed
     if status is Status.NONFINITE:
         message = f"no run stayed finite; the last one was lost at step {int(last.max()) + 1}"
     elif np.any(last >= 0):
@@ -314,13 +318,13 @@ def _sweep_result(driver: Driver, outcome: Outcome, keys: Key[Array, " n"]) -> S
         prox_gap=on_grid(np.broadcast_to(history.prox_gap, last.shape)),
         keys=keys,
         num_steps=history.step,
-        burn_in=min(driver.burn_in, history.step - 1),
+        burn_in=min(chunks.burn_in, history.step - 1),
         seconds=history.seconds,
         compile_seconds=history.compile_seconds,
         status=status,
         message=message,
-        algorithms=driver.program.algorithm,
-        snapshot=snapshot_of(history.carry, driver.program.key, driver.save, driver.program.model),
+        algorithms=chunks.program.algorithm,
+        snapshot=snapshot_of(history.carry, chunks.program.key, chunks.save, chunks.program.model),
         large=None if batch is None else LargeParts.of(large, history.batches, batch, grid),
         fixed=fixed.theta,
     )

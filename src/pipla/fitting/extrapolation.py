@@ -13,7 +13,8 @@ from pipla.algorithms.base import Algorithm
 from pipla.algorithms.wrappers.paired import Both, Paired, extrapolated
 from pipla.diagnostics import monte_carlo_error
 from pipla.engine.chunk import Carry, Program, start
-from pipla.engine.driver import Driver, History, check_surroundings
+from pipla.engine.compiled import CompiledChunks, History
+from pipla.engine.driver import check_surroundings, drive
 from pipla.engine.result import Status
 from pipla.engine.run import as_dtype, checked_algorithm, checked_burn_in, joined
 from pipla.engine.save import Moments, Save
@@ -89,8 +90,8 @@ def extrapolate(
     program = Program(model, as_dtype(Paired(completed), particles), key)
     state = start(program, theta, particles, False).state
     nothing = Moments.empty(state.particles)
-    driver = Driver(program, Save(), burn_in)
-    history, status, message = driver.drive(History(Carry(state, nothing)), num_steps, [])
+    chunks = CompiledChunks(program, Save(), burn_in, num_steps)
+    history, status, message = drive(chunks, History(Carry(state, nothing)), [])
     moments = history.carry.moments or nothing
     trace = joined(history.traces, history.carry.state.theta)
     settled = jax.tree.map(lambda rows: rows[burn_in:].astype(np.float64), trace)

@@ -18,7 +18,8 @@ from pipla.algorithms.interwoven import LARGEST_THETA, prior_units
 from pipla.algorithms.wrappers.paired import Both, Paired
 from pipla.diagnostics import warn_of
 from pipla.engine.chunk import Program, start
-from pipla.engine.driver import Driver, History, check_surroundings
+from pipla.engine.compiled import CompiledChunks, History
+from pipla.engine.driver import check_surroundings, drive
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, restored, snapshot_of, warn_of_other_model
 from pipla.engine.run import as_dtype, checked_callbacks, in_structure_of, joined
@@ -187,9 +188,9 @@ def _drive(
     first, goal, restart = history, until, ""
     shortened, halved = 0, _halvings(algorithm)
     while True:
-        driver = Driver(program, save, 0)
+        chunks = CompiledChunks(program, save, 0, goal)
         watch.may_halve = halved < MOST_HALVINGS
-        history, status, message = driver.drive(history, goal, [*hooks, watch])
+        history, status, message = drive(chunks, history, [*hooks, watch])
         if status is Status.NONFINITE and shortened < MOST_SHORTENED:
             if history.step - first.step > SHORT_STEPS and halved < MOST_HALVINGS:
                 halved, algorithm = halved + 1, algorithm.rescaled(0.5)  # too long at any time

@@ -19,8 +19,8 @@ from pipla.algorithms.base import Algorithm, given
 from pipla.algorithms.wrappers.paired import Both
 from pipla.diagnostics import Finding, monte_carlo_error, warn_of
 from pipla.engine import storage
+from pipla.engine.compiled import History
 from pipla.engine.doubts import rounded
-from pipla.engine.driver import History
 from pipla.engine.hooks import Callback
 from pipla.engine.result import Status, provenance
 from pipla.engine.run import joined

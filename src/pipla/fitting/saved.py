@@ -8,6 +8,7 @@ file cannot name a class that its reader does not expect.
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -44,19 +45,19 @@ class SavedEstimator:
 class Saved:
     """An estimator, or another answer, that can be written to a folder and read again.
 
-    A subclass says in `_kinds` which classes with fields (named tuples, dataclasses) its state
-    consists of, in `_state` what is saved, and in `_from_state` how it is put back.
+    A subclass says in `_kinds` which classes (with fields, or enumerations) its state consists
+    of, in `_state` what is saved, and in `_from_state` how it is put back.
     """
 
     @classmethod
     def _kinds(cls) -> tuple[type[Any], ...]:
-        """The classes with fields that a file may name."""
+        """The classes that a file may name."""
         return ()
 
     def save(self, path: str | Path) -> Path:
         """Write it to a folder of its own, in one step; `load` of its class reads it.
 
-        A file holds numbers and names, no code. What a warm start would need is not in it.
+        A file holds numbers and names, no code.
         """
         parameters, state, runs = self._state()
         saved = SavedEstimator(
@@ -126,6 +127,8 @@ def _packed(name: str, value: Any) -> Any:
     if fields is not None:
         inner = {key: _packed(key, child) for key, child in fields.items()}
         return {"fields": {"kind": type(value).__name__, "values": inner}}
+    if isinstance(value, enum.Enum):
+        return {"member": {"kind": type(value).__name__, "value": value.value}}
     if isinstance(value, Mapping):
         # As pairs: a file sorts the names of a dict.
         return {"dict": [[str(key), _packed(str(key), child)] for key, child in value.items()]}
@@ -154,6 +157,8 @@ def _unpacked(packed: Any, kinds: dict[str, type[Any]]) -> Any:
         kind = kinds[value["kind"]]
         inner = {key: _unpacked(child, kinds) for key, child in value["values"].items()}
         return kind(**inner)
+    if mark == "member":
+        return kinds[value["kind"]](value["value"])
     if mark == "dict":
         return {key: _unpacked(child, kinds) for key, child in value}
     if mark in ("list", "tuple"):

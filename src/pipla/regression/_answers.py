@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipla._intervals import tails_of
 from pipla.diagnostics import Finding
+from pipla.engine.hooks import Callback
+from pipla.engine.result import Status
 from pipla.regression._chains import (
     LEVEL_VARIANCE,
     GlmChain,
@@ -18,7 +20,7 @@ from pipla.regression._chains import (
     visits_of,
 )
 from pipla.regression._design import Design, centre_and_scale, design_of, equal_columns
-from pipla.regression._learned import CHAINS, Posterior, Progress, sample
+from pipla.regression._learned import CHAINS, Posterior, sample
 from pipla.regression._precision import DISAGREE
 from pipla.regression._stacking import Labels, Mode, stacked
 from pipla.regression._state import Prior
@@ -43,7 +45,6 @@ class Answer(NamedTuple):
         findings: what speaks against the answer.
         factors: features that are the levels of a category, the reference first.
         fit: the `Posterior` or the `pipla.Fit` that this comes from.
-        state: where a warm start resumes.
         mode: the second prediction of labels, where there is one.
     """
 
@@ -58,7 +59,6 @@ class Answer(NamedTuple):
     theta: dict[str, np.ndarray]
     findings: tuple[Finding, ...]
     fit: Any
-    state: Any
     mode: Mode | None = None
     factors: tuple[tuple[int, ...], ...] = ()
 
@@ -82,7 +82,10 @@ class Task(NamedTuple):
         poisson: counts.
         intercept, standardise: as in the estimators.
         seed: of the random numbers.
-        state: of an earlier answer, for a warm start.
+        callbacks: as for `pipla.run`.
+        start: an earlier answer for a warm start.
+        earlier: an earlier answer that is resumed.
+        rounds: the rounds, or steps, that are added to it.
         name: of a feature, in a sentence.
     """
 
@@ -94,33 +97,29 @@ class Task(NamedTuple):
     intercept: bool
     standardise: bool
     seed: int
-    state: Any = None
+    callbacks: Sequence[Callback] = ()
+    start: Any = None
+    earlier: Any = None
+    rounds: int | None = None
     name: Callable[[int], str] = "feature {}".format
 
 
-class State(NamedTuple):
-    """Coefficients of each chain, noise and prior; for standardised features."""
-
-    b: list[np.ndarray]
-    noise: float
-    prior: Prior | None
-
-
-def learned_linear(task: Task, progress: Progress) -> Answer:
+def learned_linear(task: Task) -> Answer:
     """Linear regression with a learned prior and noise."""
     design = design_of(task.features, task.weights, task.intercept, task.standardise)
     total = float(task.weights.sum())
     level, scale = centre_and_scale(task.y, task.weights, task.intercept)
     # A constant y has the scale 0, as all coefficients and the noise have then.
     data = LinearData(design, (task.y - level) / (scale or 1), task.weights, task.intercept)
-    start = task.state or State([np.zeros(design.size)] * CHAINS, 0.7, None)
+    coefficients, prior = _start(task, (design.size,))
+    noise = 0.7 if prior is None else task.start.noise**2
     chains = [
-        LinearChain(data, b, start.noise, seed)
-        for b, seed in zip(start.b, _seeds(task.seed), strict=True)
+        LinearChain(data, b, noise, seed)
+        for b, seed in zip(coefficients, _seeds(task.seed), strict=True)
     ]
     smallest = min(0.1 / total, 0.25 / max(design.size, 1))
     equal = equal_columns(design.columns)
-    found = sample(list(chains), smallest, data.degrees, start.prior, progress, equal)
+    found = _sampled(task, chains, smallest, data.degrees, prior, equal, scale)
     errors = found.noise / np.sqrt(np.maximum(data.squares, 1e-300))
     # Given the coefficients, the intercept of centred features is normal and independent of them.
     rng = np.random.default_rng([task.seed, 1])
@@ -131,8 +130,7 @@ def learned_linear(task: Task, progress: Progress) -> Answer:
         levels -= (means @ found.draws.astype(np.float64).T)[:, None]
         centre = -means @ found.mean[:, None]
     answer = _answer(task, design, found, scale, errors, (centre, levels), np.array([level]), 1)
-    state = State([chain.b for chain in chains], found.noise**2, _prior_of(found))
-    return answer._replace(noise=answer.learned(0.9)["noise"][0], state=state)
+    return answer._replace(noise=answer.learned(0.9)["noise"][0])
 
 
 def _column_means(design: Design, task: Task) -> np.ndarray:
@@ -144,7 +142,7 @@ def _column_means(design: Design, task: Task) -> np.ndarray:
     return np.bincount(owner, design.columns.values * weights, design.size)
 
 
-def learned_glm(task: Task, progress: Progress) -> Answer:
+def learned_glm(task: Task) -> Answer:
     """Logistic (two or more classes) or Poisson regression with a learned prior."""
     design = design_of(task.features, task.weights, task.intercept, task.standardise)
     total, rows = float(task.weights.sum()), len(task.y)
@@ -161,9 +159,9 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
     if not task.intercept:
         base[:] = 0.0
     shape = (outputs, design.size) if outputs > 1 else (design.size,)
-    start = task.state or State([np.zeros(shape)] * CHAINS, 1.0, None)
+    coefficients, prior = _start(task, shape)
     chains: list[Any] = []
-    for b, seed in zip(start.b, _seeds(task.seed), strict=True):
+    for b, seed in zip(coefficients, _seeds(task.seed), strict=True):
         if outputs > 1:
             y, weights = task.y.astype(int), task.weights
             chains.append(
@@ -178,19 +176,43 @@ def learned_glm(task: Task, progress: Progress) -> Answer:
     smallest = min(0.25 / information, 4.0 / max(design.size, 1))
     # Each class has a coefficient for every feature.
     equal = [k * design.size + g for g in equal_columns(design.columns) for k in range(outputs)]
-    found = sample(chains, min(smallest, 1.0), 0.0, start.prior, progress, equal)
+    found = _sampled(task, chains, min(smallest, 1.0), 0.0, prior, equal, 1.0)
+    mode = None
+    if task.classes == 2 and found.status is not Status.INTERRUPTED:  # nobody waits any longer
+        level_variance = LEVEL_VARIANCE if task.intercept else 0.0
+        data = Labels(design.columns, task.y, task.weights, float(base[0]), level_variance)
+        average = (_prior_of(found), -1.0, visits_of(found.slab))
+        try:
+            mode = stacked(data, design, found.prior_sd**2, *average)
+        except KeyboardInterrupt:
+            message = f"interrupted after {found.sweeps} sweeps, before probabilities were stacked"
+            found = found._replace(status=Status.INTERRUPTED, message=message)
     errors = np.full(design.size, information**-0.5)
     levels = (found.levels.mean(axis=0), found.levels)
     answer = _answer(task, design, found, 1.0, errors, levels, base, outputs)
-    mode = None
-    if task.classes == 2:
-        level_variance = LEVEL_VARIANCE if task.intercept else 0.0
-        data = Labels(design.columns, task.y, task.weights, float(base[0]), level_variance)
-        mode = stacked(
-            data, design, found.prior_sd**2, _prior_of(found), -1.0, visits_of(found.slab)
-        )
-    state = State([chain.b for chain in chains], 1.0, _prior_of(found))
-    return answer._replace(state=state, mode=mode)
+    return answer._replace(mode=mode)
+
+
+def _start(task: Task, shape: tuple[int, ...]) -> tuple[list[np.ndarray], Prior | None]:
+    """Where the coefficients of each chain start, and the prior if there is an earlier one."""
+    if task.start is not None:
+        last = [position["b"] for position in task.start.history.positions]
+        if all(b.shape == shape for b in last):
+            return last, _prior_of(task.start)
+    return [np.zeros(shape)] * CHAINS, None
+
+
+def _sampled(
+    task: Task,
+    chains: Sequence[Any],
+    smallest: float,
+    degrees: float,
+    prior: Prior | None,
+    equal: Sequence[np.ndarray],
+    scale: float,
+) -> Posterior:
+    more = {"scale": scale, "earlier": task.earlier, "rounds": task.rounds}
+    return sample(chains, smallest, degrees, prior, task.callbacks, equal, **more)
 
 
 def _seeds(seed: int) -> list[np.random.SeedSequence]:
@@ -225,6 +247,8 @@ def _answer(
     if np.isfinite(found.noise):
         theta["noise"] = scale * found.theta[:, 0]
     findings = []
+    if found.status is Status.INTERRUPTED:
+        findings.append(Finding("sweeps", found.message))
     if found.rhat > DISAGREE:
         about = "the noise"
         if found.worst >= 0:
@@ -260,7 +284,6 @@ def _answer(
         theta=theta,
         findings=tuple(findings),
         fit=found,
-        state=None,
         factors=tuple(tuple(design.kept[list(factor)].tolist()) for factor in found.factors),
     )
 

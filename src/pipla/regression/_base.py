@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from pipla import _checks
 from pipla._extras import extra
 from pipla._intervals import tails_of
 from pipla.diagnostics import Finding, warn_of
+from pipla.engine.hooks import Hook, View
+from pipla.engine.result import OtherModelWarning, Status, fingerprint
+from pipla.engine.run import checked_callbacks
 from pipla.regression._doubts import dependent_doubt, index_doubt, rows_doubt
 from pipla.regression._frames import refuse_frame, refuse_text
-from pipla.regression._learned import LEARNING
-from pipla.regression._precision import MANY
 from pipla.regression._reporting import Reporting
 
 with extra("sklearn", "a scikit-learn estimator"):
@@ -60,6 +62,51 @@ def _spread(features: Any) -> np.ndarray:
     return np.sqrt(mean_variance_axis(features, axis=0)[1])
 
 
+def _numbers_of(features: Any) -> Any:
+    """The arrays of features, dense or sparse."""
+    if isinstance(features, np.ndarray):
+        return features
+    return features.shape, features.data, features.indices, features.indptr
+
+
+def _warn_of_other_data(earlier: str, now: str) -> None:
+    if earlier != now:
+        warnings.warn(
+            "X, y or sample_weight are not those that this model was fitted to: its prior was "
+            "learned from others, and only the coefficients drawn from now on are of these.",
+            OtherModelWarning,
+            stacklevel=6,
+        )
+
+
+class More(NamedTuple):
+    """How far a fit is resumed; see `SparseRegression.resume`."""
+
+    rounds: int | None
+
+
+class _Tell(Hook):
+    """Tells the callbacks of scikit-learn after each block in which the prior is learned, or round.
+
+    A callback of theirs cannot stop a fit.
+    """
+
+    def __init__(self, estimator: Any, context: Any) -> None:
+        self._estimator, self._context = estimator, context
+
+    def begin(self, name: str, num_steps: int) -> None:
+        self._context.call_on_fit_task_begin(estimator=self._estimator)
+
+    def __call__(self, view: View) -> None:
+        if getattr(view, "at_end", False):
+            block = self._context.subcontext(task_name="block of sweeps")
+            block.call_on_fit_task_begin(estimator=self._estimator)
+            block.call_on_fit_task_end(estimator=self._estimator)
+
+    def end(self) -> None:
+        self._context.call_on_fit_task_end(estimator=self._estimator)
+
+
 class SparseRegression(_Callbacks, Reporting, BaseEstimator):
     """Shared by all: a sparse prior on the coefficients that is learned from the data."""
 
@@ -71,12 +118,17 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
     threshold: float | None
     warm_start: bool
     random_state: Any
+    callbacks: Any
     formula_: Any
     _quantiles_: tuple[Any, np.ndarray]
+    _seed_: int
+    _data_: str
     #: What coefficients are measured in.
     _unit: str
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, **options: Any) -> tuple[Any, Any, Any]:
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, more: More | None, **options: Any
+    ) -> tuple[Any, Any, Any]:
         """Features, responses and weights; observations of weight 0 are left out."""
         _checks.choice("prior", self.prior, PRIORS)
         for name in ("fit_intercept", "standardise", "warm_start"):
@@ -97,6 +149,7 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
             accept_sparse=("csc", "csr"),
             dtype=np.float64,
             ensure_min_samples=2,
+            reset=more is None,
             **options,
         )
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -107,16 +160,32 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
         return X, y, weights
 
     def _answer(
-        self, X: Any, y: np.ndarray, weights: np.ndarray, classes: int, poisson: bool
+        self,
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray,
+        more: More | None,
+        *,
+        classes: int = 1,
+        poisson: bool = False,
     ) -> None:
-        """Fit, and set the attributes that all estimators have."""
+        """Fit, or resume a fit, and set the attributes that all estimators have."""
         with extra("kernels", "a sparse regression"):
             from pipla.regression._answers import Task, learned_glm, learned_linear
             from pipla.regression._design import merged
+            from pipla.regression._learned import Posterior
+        callbacks = checked_callbacks(() if self.callbacks is None else self.callbacks, False)
         self._spread_ = _spread(X)
         X, y, weights = merged(X, y, weights)
-        shape = (X.shape[1], classes)
-        earlier = self.__dict__.get("_resume_") if self.warm_start else None
+        mark = fingerprint((_numbers_of(X), y, weights))
+        earlier = self.__dict__.get("fit_")
+        if more is None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            callbacks += self._sklearn_callbacks()
+        else:
+            seed = self._seed_
+            _warn_of_other_data(self._data_, mark)
+        warm = self.warm_start and more is None and isinstance(earlier, Posterior)
         task = Task(
             features=X,
             y=y,
@@ -125,8 +194,11 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
             poisson=poisson,
             intercept=self.fit_intercept,
             standardise=self.standardise,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            state=earlier[1] if earlier and earlier[0] == shape else None,
+            seed=seed,
+            callbacks=callbacks,
+            start=earlier if warm else None,
+            earlier=None if more is None else earlier,
+            rounds=None if more is None else more.rounds,
             name=self._name,
         )
         if self.prior != "learned":
@@ -134,19 +206,44 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
 
             answer = proximal(task, self.prior, float(self.l1_ratio), self._groups(X.shape[1]))
         elif classes > 1 or poisson:
-            answer = learned_glm(task, self._progress())
+            answer = learned_glm(task)
         else:
-            answer = learned_linear(task, self._progress())
-        self._resume_ = (shape, answer.state)
-        self._answer_ = answer._replace(state=None)
+            answer = learned_linear(task)
+        self._seed_, self._data_, self._answer_ = seed, mark, answer
         if self.prior == "learned":  # of others `pipla.fit` has warned
-            warn_of(answer.findings, stacklevel=5)
+            warn_of(answer.findings, stacklevel=6)
         self.findings_ = answer.findings
         self.fit_ = answer.fit
+        self.status_, self.message_ = answer.fit.status, answer.fit.message
+        if answer.findings and self.status_ is Status.COMPLETED:
+            self.status_ = Status.UNRELIABLE
         learned = answer.learned(LEVEL)
         self.theta_ = {name: middle for name, (middle, _, _) in learned.items()}
         self.theta_interval_ = {name: (low, high) for name, (_, low, high) in learned.items()}
         self.n_iter_ = answer.fit.sweeps if self.prior == "learned" else answer.fit.num_steps
+
+    def resume(
+        self, X: Any, y: Any, sample_weight: Any = None, *, rounds: int | None = None
+    ) -> Self:
+        """Continue a fit, also one from a file, bit for bit as if it had never stopped.
+
+        Arguments:
+            X, y, sample_weight: those of `fit`. Others are warned of.
+            rounds: the rounds to add, each twice as long as the one before it; one that was
+                interrupted is completed as the first of them. By default as many as `fit` would
+                have made, and one where it would have stopped. With priors other than
+                `"learned"`, the most steps to add, in place of rounds.
+        """
+        check_is_fitted(self)
+        if "formula_" in self.__dict__:
+            raise TypeError("resume cannot continue a model of a formula; fit it again.")
+        if rounds is not None:
+            rounds = _checks.integer("rounds", rounds, least=1)
+        return self._fitted(X, y, sample_weight, More(rounds))
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, more: More | None) -> Self:
+        """What `fit` does, or with `more` what `resume` does."""
+        raise NotImplementedError
 
     @classmethod
     def from_formula(
@@ -187,21 +284,14 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
             )
         return np.unique(groups, return_inverse=True)[1]
 
-    def _progress(self) -> Any:
-        """Tell the callbacks of scikit-learn, where there are any, after each block of sweeps."""
-        if "_skl_callbacks" not in self.__dict__:
-            return lambda done, total: None
-        context = self._init_callback_context(max_subtasks=len(LEARNING) + MANY)
-        context.call_on_fit_task_begin(estimator=self)
+    def _sklearn_callbacks(self) -> list[Hook]:
+        """A hook that tells the callbacks of scikit-learn, where there are any."""
+        if self.prior != "learned" or "_skl_callbacks" not in self.__dict__:
+            return []
+        from pipla.regression._precision import MANY
+        from pipla.regression._sweeps import LEARNING
 
-        def report(done: int, total: int) -> None:
-            block = context.subcontext(task_name="block of sweeps")
-            block.call_on_fit_task_begin(estimator=self)
-            block.call_on_fit_task_end(estimator=self)
-            if done == total:
-                context.call_on_fit_task_end(estimator=self)
-
-        return report
+        return [_Tell(self, self._init_callback_context(max_subtasks=len(LEARNING) + MANY))]
 
     @property
     def coef_interval_(self) -> np.ndarray:
@@ -294,7 +384,7 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
             factors = self._answer_.factors
             common.append(dependent_doubt(X, self.fit_intercept, factors, self._name))
         more = tuple(finding for finding in (*common, *found) if finding is not None)
-        warn_of(more, UserWarning, stacklevel=5)
+        warn_of(more, UserWarning, stacklevel=6)
         self.findings_ = (*self.findings_, *more)
         self._answer_ = self._answer_._replace(findings=self.findings_)
 

@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse
 from scipy.special import expit, softmax
 
+from pipla.regression._chain import Chain
 from pipla.regression._design import Design, dense_columns, scaled_rows
 from pipla.regression._entries import run_glm, run_linear, run_multinomial
 from pipla.regression._factors import factors_of
-from pipla.regression._learned import Chain
 from pipla.regression._linear import Responses
 from pipla.regression._state import Columns, Prior, Tally
 
@@ -88,6 +88,7 @@ class LinearData:
 class LinearChain(Chain):
     """A chain of exact conditional draws; the intercept is integrated out."""
 
+    moving = ("b", "noise", "places", "residual", "level")
     levels = 1
 
     def __init__(
@@ -95,20 +96,30 @@ class LinearChain(Chain):
     ) -> None:
         self.data, self.size, self.factors = data, data.size, data.factors
         self.places = np.arange(1.0, data.size + 1)
+        self.residual = np.zeros(data.size + 1 if data.gram else len(data.y))
+        self.level = np.zeros(1)
         self.b, self.work = b.copy(), float(numbers_in(data.columns))
         self.correlated = data.correlated
         self.noise = np.array([noise])
         self.rng = np.random.default_rng(seed)
 
-    def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
+    def sweep(
+        self,
+        prior: Prior,
+        rates: np.ndarray,
+        thin: int,
+        tally: Tally,
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        part = part or (0, len(rates))
         data = self.data
         # Computed again for each block, so that rounding errors do not add up.
-        if data.gram:
+        if part[0] == 0 and data.gram:
             image = data.columns.dense @ self.b
             norm = data.norm - 2 * data.products @ self.b + image @ self.b
-            residual = np.append(data.products - image, max(norm, 0.0))
-        else:
-            residual = data.y - product(data.columns, self.b, len(data.y))
+            self.residual = np.append(data.products - image, max(norm, 0.0))
+        elif part[0] == 0:
+            self.residual = data.y - product(data.columns, self.b, len(data.y))
         run_linear(
             Responses(
                 data.columns,
@@ -120,12 +131,14 @@ class LinearChain(Chain):
                 data.factors,
             ),
             self.b,
-            residual,
+            self.residual,
+            self.level,
             self.noise,
             self.places,
             self.backwards,
             prior,
             rates,
+            part,
             thin,
             self.rng,
             tally._replace(levels=tally.levels[0]),
@@ -180,6 +193,7 @@ class GlmChain(Chain):
         seed: of the random numbers.
     """
 
+    moving = ("b", "level", "visits", "eta", "terms")
     levels = 1
 
     def __init__(
@@ -198,6 +212,7 @@ class GlmChain(Chain):
         self.poisson = poisson
         self.b, self.level = b.copy(), np.zeros(1)
         self.size, self.visits = len(b), np.ones(len(b))
+        self.eta, self.terms = np.zeros(len(y)), np.zeros((3, len(y)))
         self.work = float(numbers_in(columns))
         self.watched = Watched(columns, weights)
         self.factors = factors_of(columns, weights, intercept)
@@ -215,14 +230,24 @@ class GlmChain(Chain):
         variance = m if self.poisson else m * (1 - m)
         return self.watched.mean(d**2 / np.maximum(variance, 1e-300))
 
-    def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
-        eta = self.base + self.level[0] + product(self.columns, self.b, len(self.y))
+    def sweep(
+        self,
+        prior: Prior,
+        rates: np.ndarray,
+        thin: int,
+        tally: Tally,
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        part = part or (0, len(rates))
+        if part[0] == 0:
+            self.eta = self.base + self.level[0] + product(self.columns, self.b, len(self.y))
         run_glm(
             self.columns,
             self.factors,
             self.y,
             self.weights,
-            eta,
+            self.eta,
+            self.terms,
             self.b,
             self.level,
             self.level_variance,
@@ -231,6 +256,7 @@ class GlmChain(Chain):
             self.visits,
             prior,
             rates,
+            part,
             thin,
             self.rng,
             tally._replace(levels=tally.levels[0]),
@@ -239,6 +265,8 @@ class GlmChain(Chain):
 
 class MultinomialChain(Chain):
     """A chain for several classes, each with its coefficients; they share one prior."""
+
+    moving = ("b", "level", "visits", "z")
 
     def __init__(
         self,
@@ -256,6 +284,7 @@ class MultinomialChain(Chain):
         self.level_variance = LEVEL_VARIANCE if intercept else 0.0
         self.b, self.level = b.copy(), np.zeros((classes, 1))
         self.size, self.levels, self.visits = b.size, classes, np.ones(b.size)
+        self.z = np.zeros((classes, len(weights)))
         self.work = float(classes * numbers_in(columns))
         self.watched = Watched(columns, weights)
         self.factors = factors_of(columns, weights, intercept)
@@ -277,14 +306,23 @@ class MultinomialChain(Chain):
     def _predictors(self, b: np.ndarray) -> np.ndarray:
         return np.stack([product(self.columns, one, len(self.weights)) for one in b])
 
-    def sweep(self, prior: Prior, rates: np.ndarray, thin: int, tally: Tally) -> None:
-        z = self._predictors(self.b) + self.base[:, None] + self.level
+    def sweep(
+        self,
+        prior: Prior,
+        rates: np.ndarray,
+        thin: int,
+        tally: Tally,
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        part = part or (0, len(rates))
+        if part[0] == 0:
+            self.z = self._predictors(self.b) + self.base[:, None] + self.level
         run_multinomial(
             self.columns,
             self.factors,
             self.targets,
             self.weights,
-            z,
+            self.z,
             self.b,
             self.level,
             self.level_variance,
@@ -292,6 +330,7 @@ class MultinomialChain(Chain):
             self.visits,
             prior,
             rates,
+            part,
             thin,
             self.rng,
             tally._replace(levels=np.zeros(0)),

@@ -140,6 +140,7 @@ def glm_sweeps(
     y: np.ndarray,
     weights: np.ndarray,
     eta: np.ndarray,
+    terms: np.ndarray,
     b: np.ndarray,
     level: np.ndarray,
     level_variance: float,
@@ -148,6 +149,7 @@ def glm_sweeps(
     visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
+    part: tuple[int, int],
     thin: int,
     rng: Any,
     tally: Tally,
@@ -177,14 +179,16 @@ def glm_sweeps(
         factors: columns that are the levels of a category.
         y, weights: the responses and the weights of the observations.
         eta: the linear predictors, with any offset; kept up to date.
+        terms: what the likelihood of each observation is there: A, and its weighted derivatives;
+            kept up to date; (3, observations).
         b, level: the coefficients and the intercept (an array of one number), kept up to date.
         level_variance: the variance of its normal prior; 0 for no intercept.
         poisson: counts with $A = e^\eta$ instead of labels with $A = \log(1 + e^\eta)$.
         backwards: as for `linear_sweeps`.
         visits: the probability that a sweep updates a coefficient, one for each. They must not
             depend on the state; below 1 they save the time of what is nearly always 0.
-        prior, rates, thin, rng, tally: as for `linear_sweeps`. The first score is the number of
-            accepted proposals, less those of 0 at 0, and the second the number of proposals.
+        prior, rates, part, thin, rng, tally: as for `linear_sweeps`. The first score is the number
+            of accepted proposals, less those of 0 at 0, and the second the number of proposals.
     """
     n = y.size
     w = np.empty(prior.variances.size)
@@ -192,11 +196,11 @@ def glm_sweeps(
     one = np.empty(1)
     sparse = columns.dense.size == 0
     ones = np.ones(n)
-    a, u, c = np.empty(n), np.empty(n), np.empty(n)
+    a, u, c = terms[0], terms[1], terms[2]
     eta_new, a_new, u_new, c_new = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     first = 0 if level_variance == 0.0 else -1
     damping = 0.25 if poisson else 0.1
-    for t in range(rates.size):
+    for t in range(part[0], part[1]):
         together = factors.starts.size > 1 and rng.random() < TOGETHER
         if together:
             change_levels(

@@ -184,11 +184,13 @@ def linear_sweeps(
     data: Responses,
     b: np.ndarray,
     r: np.ndarray,
+    level: np.ndarray,
     noise: np.ndarray,
     places: np.ndarray,
     backwards: bool,
     prior: Prior,
     rates: np.ndarray,
+    part: tuple[int, int],
     thin: int,
     rng: Any,
     tally: Tally,
@@ -198,6 +200,7 @@ def linear_sweeps(
     Arguments:
         data: the features, and what else is known.
         b, r: the coefficients and y - Xb; with `gram`, X'(y - Xb) and, at its end, |y - Xb|².
+        level: the inner product of r with `root`, an array of one number.
         noise: sigma squared, an array of one number.
         places: sums of the probabilities to which a coefficient may change its place.
         backwards: from the last coefficient to the first. Of features that can replace each other
@@ -205,14 +208,17 @@ def linear_sweeps(
         prior: the mixture.
         rates: the rate of learning in each sweep. 0 leaves theta where it is, and below 0 it is
             drawn from its posterior, too.
+        part: the first of these sweeps that is made now, and the first that is not. Cut into
+            parts, sweeps give the same numbers.
         thin, rng, tally: see `Tally`.
     """
     w, table = np.empty(prior.variances.size), np.empty((2, prior.variances.size))
-    level = np.zeros(1)
-    if data.columns.dense.size == 0:
-        for i in range(r.size):
-            level[0] += data.root[i] * r[i]
-    for t in range(rates.size):
+    if part[0] == 0:
+        level[0] = 0.0
+        if data.columns.dense.size == 0:
+            for i in range(r.size):
+                level[0] += data.root[i] * r[i]
+    for t in range(part[0], part[1]):
         exchange(data, b, r, level, noise[0], places, prior, w, rng)
         change_levels(data, b, r, level, noise[0], prior, w, rng)
         tally.labels[:] = 0.0

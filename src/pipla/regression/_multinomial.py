@@ -32,6 +32,7 @@ def multinomial_sweeps(
     visits: np.ndarray,
     prior: Prior,
     rates: np.ndarray,
+    part: tuple[int, int],
     thin: int,
     rng: Any,
     tally: Tally,
@@ -44,14 +45,14 @@ def multinomial_sweeps(
         z, b, level: predictors, coefficients (classes, features) and intercepts (classes, 1).
         tally: its draws are of all coefficients, class after class; its levels are not used.
         levels: the intercepts of the draws; (classes, draws).
-        columns, factors, weights, level_variance, backwards, visits, prior, rates, thin, rng: as
-            for `glm_sweeps`.
+        columns, factors, weights, level_variance, backwards, visits, prior, rates, part,
+            thin, rng: as for `glm_sweeps`.
     """
     classes, features = b.shape
     n = weights.size
-    offset, eta = np.empty(n), np.empty(n)
+    offset, eta, terms = np.empty(n), np.empty(n), np.empty((3, n))
     no_draws, no_levels = np.zeros((0, features), np.float32), np.zeros(0)
-    for t in range(rates.size):
+    for t in range(part[0], part[1]):
         rate = np.full(1, max(rates[t], 0.0) / classes)
         tally.labels[:] = 0.0
         for c in range(classes):
@@ -66,12 +67,12 @@ def multinomial_sweeps(
                         total += math.exp(z[d, i] - top)
                 offset[i] = top + math.log(total)
                 eta[i] = z[c, i] - offset[i]
-            part = slice(c * features, (c + 1) * features)
+            own = slice(c * features, (c + 1) * features)
             counts = np.zeros((1, tally.counts.shape[1]))
             labels = np.zeros(tally.labels.size)
             once = Tally(
-                tally.mean[part],
-                tally.slab[part],
+                tally.mean[own],
+                tally.slab[own],
                 counts,
                 labels,
                 tally.scores[t : t + 1],
@@ -85,14 +86,16 @@ def multinomial_sweeps(
                 targets[c],
                 weights,
                 eta,
+                terms,
                 b[c],
                 level[c],
                 level_variance,
                 False,
                 backwards,
-                visits[part],
+                visits[own],
                 prior,
                 rate,
+                (0, 1),
                 1,
                 rng,
                 once,

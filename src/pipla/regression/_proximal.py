@@ -12,6 +12,8 @@ group.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,7 +94,11 @@ def proximal(task: Task, prior: str, l1_ratio: float, groups: np.ndarray | None)
     model = Model(smooth, term.on(theta="prior", x="coefficients"), data=data)
     steps = MOST_CHEAP_STEPS if features.size <= CHEAP else MOST_STEPS
     key = jax.random.key(task.seed)
-    found = fit(model, theta=theta, x=x, max_steps=steps, key=key, progress=False)
+    options: dict[str, Any] = {"callbacks": task.callbacks, "progress": False}
+    if task.earlier is not None:
+        found = task.earlier.resume(model, max_steps=task.rounds or steps, **options)
+    else:
+        found = fit(model, theta=theta, x=x, max_steps=steps, key=key, **options)
     return _answer(task, design, found, width, scale, centre, outputs, linear)
 
 
@@ -179,7 +185,6 @@ def _answer(
         theta=theta,
         findings=found.findings,
         fit=found,
-        state=None,
         mode=mode,
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from pipla._extras import extra
 from pipla._intervals import chosen_draws
 from pipla.engine.archive import DamagedResultError
+from pipla.engine.result import Status
 from pipla.fitting.saved import Saved, SavedEstimator, attributes
 from pipla.report.outputs import Outputs, Overview
 from pipla.report.page import Figure
@@ -95,8 +96,10 @@ class Reporting(Outputs, Saved):
         from pipla.regression._answers import Answer
         from pipla.regression._learned import Posterior
         from pipla.regression._stacking import Mode
+        from pipla.regression._state import Prior, Tally
+        from pipla.regression._sweeps import Swept
 
-        return Answer, Posterior, Mode
+        return Answer, Posterior, Mode, Prior, Status, Swept, Tally
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         check_is_fitted(self)
@@ -105,12 +108,12 @@ class Reporting(Outputs, Saved):
                 "save cannot write a model of a formula, which is code: fit the columns of the "
                 "formula themselves, or keep the formula and fit again."
             )
-        left_out = frozenset({"_resume_", "_quantiles_", "fit_", "_answer_"})
+        left_out = frozenset({"_quantiles_", "fit_", "_answer_"})
         answer, runs = self._answer_, {}
         if self.prior != "learned":
             answer, runs = answer._replace(fit=None), {"fit": answer.fit}
         state = attributes(self, left_out) | {"_answer_": answer}
-        return self.get_params(deep=False), state, runs
+        return self.get_params(deep=False) | {"callbacks": None}, state, runs  # which are code
 
     @classmethod
     def _from_state(

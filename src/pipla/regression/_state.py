@@ -60,3 +60,8 @@ class Tally(NamedTuple):
             draws=np.zeros((draws, size), np.float32),
             levels=np.zeros((levels, draws)),
         )
+
+    def continued(self) -> Tally:
+        """What further sweeps may add to; draws share their memory, where none is written twice."""
+        added = ("mean", "slab", "counts", "labels", "scores")
+        return self._replace(**{name: getattr(self, name).copy() for name in added})

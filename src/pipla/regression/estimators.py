@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from pipla._extras import extra
 from pipla._intervals import mixture_quantile, tails_of
-from pipla.regression._base import SparseRegression, with_callbacks
+from pipla.regression._base import More, SparseRegression, with_callbacks
 from pipla.regression._doubts import (
     DRAWS,
     constant_doubt,
@@ -50,6 +50,8 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
             anything but 0. By default half of the standard error a coefficient would have alone.
         warm_start: start from the last coefficients and the last prior.
         random_state: the seed of the random numbers. Equal seeds give equal answers.
+        callbacks: functions or hooks (`pipla.hooks`) that are called between sweeps, for example
+            `[pipla.hooks.Progress()]`; they may stop the fit, once something was sampled.
 
     Attributes:
         coef_, intercept_: posterior means.
@@ -63,6 +65,9 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
             that are not 0, for standardised features; with other priors the scale parameter c),
             `noise`.
         fit_: the draws and how they were made; a `pipla.Fit` unless the prior is `"learned"`.
+        status_, message_: how the fit ended (`pipla.Status`), and a sentence about it. After Ctrl-C
+            it is INTERRUPTED, the answer is of the sweeps so far, and `resume` continues there;
+            before anything was sampled, Ctrl-C raises `KeyboardInterrupt`.
         findings_: what speaks against the answer.
         n_iter_: the sweeps, or steps, of each chain.
 
@@ -93,6 +98,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         threshold: float | None = None,
         warm_start: bool = False,
         random_state: Any = 0,
+        callbacks: Any = None,
     ) -> None:
         self.prior = prior
         self.groups = groups
@@ -102,6 +108,7 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
         self.threshold = threshold
         self.warm_start = warm_start
         self.random_state = random_state
+        self.callbacks = callbacks
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseLinearRegression:
@@ -112,9 +119,12 @@ class SparseLinearRegression(RegressorMixin, SparseRegression):
             y: responses of shape (observations,).
             sample_weight: weights of the observations; a weight of 2 counts one twice.
         """
-        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        return self._fitted(X, y, sample_weight, None)
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, more: More | None) -> Self:
+        X, y, weights = self._checked(X, y, sample_weight, more, y_numeric=True)
         y = np.asarray(y, np.float64)
-        self._answer(X, y, weights, 1, poisson=False)
+        self._answer(X, y, weights, more)
         self.coef_ = self._answer_.mean[0]
         self.intercept_ = float(self._answer_.level[0])
         self.noise_ = self._answer_.noise
@@ -157,8 +167,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
     left out in turn (stacking). Coefficients and their intervals are those of the posterior.
 
     Arguments:
-        prior, groups, l1_ratio, fit_intercept, standardise, threshold, warm_start, random_state:
-            as for `SparseLinearRegression`.
+        prior, groups, l1_ratio, fit_intercept, standardise, threshold, warm_start, random_state,
+            callbacks: as for `SparseLinearRegression`.
         class_weight: `"balanced"`, or a dict of weights by class; by default all are 1.
 
     Attributes:
@@ -168,8 +178,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         stacking_: the weight of the average over the posterior in probabilities; 1 where no plane
             separates two classes, for more than two classes, and where the mode would take too
             long (more than 1000 features and rows).
-        coef_interval_, inclusion_, theta_, theta_interval_, fit_, n_iter_: as for
-            `SparseLinearRegression`.
+        coef_interval_, inclusion_, theta_, theta_interval_, fit_, status_, message_, n_iter_: as
+            for `SparseLinearRegression`.
 
     Example:
         >>> from sklearn.datasets import load_breast_cancer
@@ -194,6 +204,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         threshold: float | None = None,
         warm_start: bool = False,
         random_state: Any = 0,
+        callbacks: Any = None,
     ) -> None:
         self.prior = prior
         self.groups = groups
@@ -204,11 +215,15 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
         self.threshold = threshold
         self.warm_start = warm_start
         self.random_state = random_state
+        self.callbacks = callbacks
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseLogisticRegression:
         """Learn the prior and sample the coefficients; arguments as in `SparseLinearRegression`."""
-        X, y, weights = self._checked(X, y, sample_weight)
+        return self._fitted(X, y, sample_weight, None)
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, more: More | None) -> Self:
+        X, y, weights = self._checked(X, y, sample_weight, more)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -218,7 +233,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseRegression):
             )
         if self.class_weight is not None:
             weights = weights * compute_sample_weight(self.class_weight, y)
-        self._answer(X, labels.astype(np.float64), weights, len(self.classes_), poisson=False)
+        targets = labels.astype(np.float64)
+        self._answer(X, targets, weights, more, classes=len(self.classes_))
         self.coef_ = self._answer_.mean
         self.intercept_ = self._answer_.level
         self.stacking_ = 1.0 if self._answer_.mode is None else self._answer_.mode.share
@@ -308,6 +324,7 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         threshold: float | None = None,
         warm_start: bool = False,
         random_state: Any = 0,
+        callbacks: Any = None,
     ) -> None:
         self.prior = prior
         self.groups = groups
@@ -317,18 +334,22 @@ class SparsePoissonRegression(RegressorMixin, SparseRegression):
         self.threshold = threshold
         self.warm_start = warm_start
         self.random_state = random_state
+        self.callbacks = callbacks
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparsePoissonRegression:
         """Learn the prior and sample the coefficients; y holds counts, or rates with weights."""
-        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        return self._fitted(X, y, sample_weight, None)
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, more: More | None) -> Self:
+        X, y, weights = self._checked(X, y, sample_weight, more, y_numeric=True)
         y = np.asarray(y, np.float64)
         if np.any(y < 0) or not np.any(y):
             raise ValueError(
                 "y must hold counts, none negative and one positive at least; got the smallest "
                 f"{y.min():g} and the largest {y.max():g}."
             )
-        self._answer(X, y, weights, 1, poisson=True)
+        self._answer(X, y, weights, more, poisson=True)
         self.coef_ = self._answer_.mean[0]
         self.intercept_ = float(self._answer_.level[0])
         rates = np.exp(np.minimum(X @ self.coef_ + self.intercept_, 700.0))
