@@ -11,6 +11,8 @@ import runpy
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import pipla
@@ -103,6 +105,39 @@ def skeletons():
 @pytest.mark.parametrize("name", ["dead_zone", "sum_around_case", "linear_l1"])
 def test_skeletons_of_terms_keep_every_contract(name, skeletons):
     check_prox(skeletons[name])
+
+
+@pytest.mark.slow
+def test_skeletons_of_terms_have_a_standard_error_in_fit(skeletons):
+    """A term from outside of pipla gets what pipla's own get; here the answers are known."""
+    y, noise, weight = np.asarray([1.0, -0.5, 2.0, 0.5]), 0.5, 2.0
+
+    def around(theta, x, data):
+        return jnp.sum((x - data) ** 2) / (2 * noise**2)
+
+    model = pipla.Model(around, skeletons["SumAround"](weight), y)
+    found = pipla.fit(model, theta=0.0, x=np.zeros(4))
+    exact = np.sqrt(1 / weight + 4 * noise**2)
+    assert found.converged
+    assert found.theta == pytest.approx(3.0, abs=0.1 * exact)
+    assert found.theta_stderr == pytest.approx(exact, rel=0.05)
+
+    def shifted(theta, x, data):
+        return jnp.sum((theta + x - data) ** 2) / (2 * noise**2)
+
+    grid = np.linspace(-15, 15, 6001)
+    prior = np.exp(-np.maximum(np.abs(grid) - 0.5, 0))
+
+    def marginal(theta):
+        return np.log(np.exp(-((theta + grid - y[:, None]) ** 2) / (2 * noise**2)) @ prior).sum()
+
+    thetas = np.linspace(-1, 3, 401)
+    values = np.asarray([marginal(theta) for theta in thetas])
+    best = np.argmax(values)
+    exact = 0.01 / np.sqrt(2 * values[best] - values[best - 1] - values[best + 1])
+    found = pipla.fit(pipla.Model(shifted, skeletons["DeadZone"](0.5), y), theta=0.0, x=np.zeros(4))
+    assert found.theta == pytest.approx(thetas[best], abs=0.1 * exact)
+    assert found.theta_stderr == pytest.approx(exact, rel=0.1)
 
 
 @pytest.mark.slow

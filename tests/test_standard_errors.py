@@ -188,6 +188,12 @@ class LoopedScale(LaplaceScale):
         return theta, jnp.sign(x) * low
 
 
+class SmoothLocation(pipla.prox.GaussianLocation):
+    """A stiff term that does not say that it has no kinks."""
+
+    rounded_value = ClosedForm.rounded_value
+
+
 def test_a_rounded_value_has_the_curvature_of_moving_kinks_and_of_nothing_else():
     """As a Huber function where kinks move; as the value where they stay, by any solver."""
     x, width = jnp.asarray([-1.0, -0.02, 0.01, 0.2, 3.0]), jnp.full(5, 0.25)
@@ -197,11 +203,11 @@ def test_a_rounded_value_has_the_curvature_of_moving_kinks_and_of_nothing_else()
             *(derivative(lambda t, f=f: f(t, x, width))(jnp.zeros(())) for f in (ours, theirs))
         )
     assert jax.hessian(lambda t: theirs(t, x, width))(0.0) == pytest.approx(3 / 0.25)
-    term = LoopedScale()
-    for derivative in (jax.grad, jax.hessian):
-        plain = derivative(lambda t: term.value(t, x))(jnp.zeros(()))
-        found = derivative(lambda t: term.rounded_value(t, x, width))(jnp.zeros(()))
-        np.testing.assert_allclose(found, plain, rtol=1e-12)
+    for term in (LoopedScale(), SmoothLocation(0.1)):
+        for derivative in (jax.grad, jax.hessian):
+            plain = derivative(lambda t, of=term: of.value(t, x))(jnp.zeros(()))
+            found = derivative(lambda t, of=term: of.rounded_value(t, x, width))(jnp.zeros(()))
+            np.testing.assert_allclose(found, plain, rtol=1e-10)
 
 
 def test_information_that_is_lost_between_large_numbers_is_not_called_flat():

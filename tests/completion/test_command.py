@@ -199,5 +199,5 @@ def test_warnings_name_the_options_of_the_command(tmp_path):
     said = json.loads((tmp_path / "out" / "result.json").read_text())["warnings"]
     assert any("raise max_rank (--max-rank)" in sentence for sentence in said)
     trace = {"noise": np.linspace(0.0, 3.0, 400), "scale": np.zeros((400, 2))}
-    (sentence,) = moving(SimpleNamespace(theta_trace=trace, burn_in=100))
+    (sentence,) = map(str, moving(SimpleNamespace(theta_trace=trace, burn_in=100)))
     assert "raise num_steps (--steps)" in sentence

@@ -109,7 +109,7 @@ def test_columns_that_do_not_count_are_noise():
     theta = {"scale": 0.25 * np.log([9.0, 0.2, 1e-9]), "noise": 0.0}
     whole = 3.0 * _inflation(signal, theta)
     np.testing.assert_allclose(whole, 3 * np.sqrt(1.2))
-    (said,) = _doubts.near_the_limit(1, 3.0, whole)
+    (said,) = map(str, _doubts.near_the_limit(1, 3.0, whole))
     assert "limit: 1;" in said
     assert f"is 3, not {whole:.3g}" in said
     signal[1] = 3.1  # it counts
@@ -182,9 +182,9 @@ def test_entries_that_are_missing_because_they_are_large_are_mentioned():
     truth = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40))
     uniform = rng.random(truth.shape)
     by_value = uniform < 1 / (1 + np.exp(-2 * truth))
-    (said,) = _doubts.selection(as_observed(np.where(by_value, np.nan, truth)), truth)
+    (said,) = map(str, _doubts.selection(as_observed(np.where(by_value, np.nan, truth)), truth))
     assert "larger" in said
-    (said,) = _doubts.selection(as_observed(np.where(~by_value, np.nan, truth)), truth)
+    (said,) = map(str, _doubts.selection(as_observed(np.where(~by_value, np.nan, truth)), truth))
     assert "smaller" in said
     # Gaps that depend on nothing, on rows and columns, or that are a block, say nothing.
     often = 0.2 + 0.6 * np.linspace(0, 1, 60)[:, None] * np.linspace(1, 0.5, 40)[None]
@@ -339,7 +339,7 @@ def test_ctrl_c_keeps_the_draws_after_burn_in(prior):
         found = complete(seen, num_steps=90, callbacks=[late, *interrupted_after(60)], **options)
     assert found.status is Status.INTERRUPTED
     assert found.result.num_steps < 90
-    assert "interrupted" in found.warnings[0]
+    assert "interrupted" in str(found.findings[0])
     assert np.all(np.isfinite(found.mean()))
     with pytest.raises(RuntimeError, match="before there was a draw"):
         complete(seen, num_steps=90, callbacks=[lambda view: True], **options)

@@ -131,7 +131,7 @@ def test_a_run_does_not_end_while_a_scale_moves():
     assert _settling.Settled(2000)(seen_after(4000, moving)) is None
     assert _settling.Settled(2000)(seen_after(4000, still)) is not None
     assert _settling.findings_of({"scales": {"w": still}}, 1000) == ()
-    (said,) = _settling.findings_of({"scales": {"w": moving}}, 1000)
+    (said,) = map(str, _settling.findings_of({"scales": {"w": moving}}, 1000))
     assert said.startswith("the scale of 'w' was still moving")
     short = np.linspace(0, 0.3, 20)  # too short for chance to be judged
     assert len(_settling.findings_of({"scales": {"w": short}}, 0)) == 1
@@ -319,7 +319,7 @@ def test_particles_that_move_as_far_as_they_differ_are_not_stuck():
             draws = {"w": rng.standard_normal((num_particles * times, 5, 3))}
             assert _settling.stuck(draws, num_particles) == ()
     still = np.tile(rng.standard_normal((10, 5, 3)), (20, 1, 1))
-    (said,) = _settling.stuck({"w": still * rng.uniform(0.999, 1.001, still.shape)}, 10)
+    (said,) = map(str, _settling.stuck({"w": still * rng.uniform(0.999, 1.001, still.shape)}, 10))
     assert said.startswith("the weights of 'w' have hardly moved")
     assert len(_settling.stuck({"w": still}, 10)) == 1
     assert _settling.stuck({"w": still[:10]}, 10) == ()  # a single time
@@ -484,7 +484,9 @@ def test_advice_to_standardise_is_for_data_that_are_not(standardised):
     network = networks.model(module, features, np.arange(40) % 2)
     assert network.likelihood.is_standardised() is standardised
     away = {"bias": np.arange(100.0)}  # as far as Adam goes
-    (said,) = _settling.travelling(away, 10, 90, 1.0, network.likelihood.is_standardised())
+    (said,) = map(
+        str, _settling.travelling(away, 10, 90, 1.0, network.likelihood.is_standardised())
+    )
     assert ("standardise" in said) is not standardised
     assert "num_steps" in said
 
@@ -494,7 +496,7 @@ def test_a_network_that_explains_nothing_is_named():
     features, labels = tiny_data()
     network = networks.model(Tiny(), features, labels)
     near = {"layer": np.full((1, 2, 2), 1e-3)}
-    (sentence,) = _explained.nothing(network, network.theta, near)
+    (sentence,) = map(str, _explained.nothing(network, network.theta, near))
     assert "no more of its observations than a constant" in sentence
     right = {"layer": np.array([[[1.5, 0.2], [-0.3, -1.0]]])}
     assert _explained.nothing(network, network.theta, right) == ()

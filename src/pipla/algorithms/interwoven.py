@@ -200,7 +200,7 @@ def _closed_form(model: Model, theta: PyTree, particles: PyTree, penalty: PyTree
     best = model.smooth.closed_form(theta, particles)
     best = theta if best is None else best
     terms = model.nonsmooth.summands()
-    penalties = (penalty,)
+    penalties: tuple[PyTree, ...] = (penalty,)
     if terms[0] is not model.nonsmooth:
         penalties = penalty if isinstance(penalty, tuple) else (None,) * len(terms)
     for term, one in zip(terms, penalties, strict=True):

@@ -202,7 +202,9 @@ class Kinetic(Algorithm[KineticState]):
 
     def _pulled(self, theta: PyTree, z: PyTree, model: Model) -> tuple[PyTree, PyTree]:
         """The prior's parameters nearer to their closed form at fixed x; z moves along."""
-        bijector, term = model.smooth.noncentring()
+        form = model.smooth.noncentring()
+        assert form is not None  # or `init` would have refused
+        bijector, term = form
         x = jax.vmap(bijector.forward, in_axes=(None, 0))(theta, z)
         own, best, curvature = (
             _trees.part("theta", tree, self.prior)

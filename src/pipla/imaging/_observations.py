@@ -52,7 +52,8 @@ def as_observed(observed: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def seen_through(operator: Operator, values: np.ndarray, seen: np.ndarray) -> tuple[Operator, Any]:
     """The operator and the observations without the missing ones."""
-    known = np.broadcast_to(True if operator.seen() is None else operator.seen(), values.shape)
+    given = operator.seen()
+    known = np.broadcast_to(np.asarray(True if given is None else given), values.shape)
     if not known.any():
         raise ValueError("mask is 0 everywhere: no pixel is seen, so there is nothing to restore.")
     if seen.all():
@@ -60,12 +61,12 @@ def seen_through(operator: Operator, values: np.ndarray, seen: np.ndarray) -> tu
     seen = seen & known
     if not seen.any():
         raise ValueError("every value of observed is missing: there is nothing to restore.")
-    weights, rows = operator.multiplier(), operator.rows(seen)
+    weights, rows = operator.multiplier(), operator.of_observations(seen)
     if weights is not None:
-        return Mask(np.asarray(weights) * seen), np.where(seen, values, 0)
+        return Mask(jnp.asarray(np.asarray(weights) * seen)), np.where(seen, values, 0)
     if rows is not None:
         return rows, values[seen]
-    return Mask(seen) @ operator, values
+    return Mask(jnp.asarray(seen)) @ operator, values
 
 
 def estimate_noise(observed: Any, channel_axis: int | None = None) -> float:

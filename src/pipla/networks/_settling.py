@@ -197,4 +197,6 @@ def log_sizes(weights: np.ndarray) -> np.ndarray:
 
 def are_stuck(sizes: np.ndarray) -> bool:
     """Whether particles (columns) differ by more than they change in time (rows)."""
+    if len(sizes) > 1 and not np.any(np.ptp(sizes, axis=0)):
+        return True
     return bool(rhat(sizes, "split") > APART) and chance_of_differences(sizes) < BY_CHANCE

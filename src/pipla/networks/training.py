@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks
-from pipla.algorithms import Algorithm, Kinetic, Minibatch
+from pipla.algorithms import Algorithm, Kinetic, Minibatch, number
 from pipla.diagnostics import ConvergenceWarning, warn_of
 from pipla.engine.driver import check_surroundings
 from pipla.engine.hooks import Callback
@@ -148,7 +148,7 @@ def rule(network: NetworkModel, *, num_steps: int, batch_size: int | None = None
     batches = (network.likelihood.num_rows() or 1) // batch_size if batch_size else 1
     share = 1.0 if batches == 1 else EPOCH / batches
     optimizer = _optimizer(num_steps, batches)
-    scheme = Kinetic(optimizer, centre=centre, share=share, prior="scales")
+    scheme = Kinetic(optimizer, centre=centre, share=number(share), prior="scales")
     if batch_size is None or batches == 1:
         return scheme
     return Minibatch(scheme, batch_size, symmetric=True)

@@ -55,7 +55,7 @@ class Operator(eqx.Module):
         """The m of an operator that multiplies each element, $H x = m x$; `None` if it does not."""
         return None
 
-    def rows(self, which: Any) -> Operator | None:
+    def of_observations(self, which: Any) -> Operator | None:
         """The operator of these observations alone, a vector; `None` if it has a fixed shape."""
         return None
 
@@ -250,7 +250,7 @@ class Dense(Operator):
         basis = Separable((self.matrix,)).eigenbasis()
         return basis if self.shape is None else Flattened(basis.eigenvalues, basis, self.shape)
 
-    def rows(self, which: Any) -> Operator:
+    def of_observations(self, which: Any) -> Operator:
         return Dense(self.matrix[which], self.shape)
 
     def whitened(self, noise: Array) -> Operator:

@@ -202,15 +202,16 @@ class Term(eqx.Module):
         default the two derivatives in theta that a rounded kink has at this theta take the place
         of its own: with the prox over x, $u = \operatorname{prox}_{\lambda g_2(\theta, \cdot)}(x)$,
         its derivatives $U = \partial u/\partial\theta$ and $J = \partial u/\partial x$, and
-        $C = (I - J)\, U/\lambda$, what is added to $g_2(\theta', x)$ is
+        $C = (I - J - \lambda \nabla_x^2 g_2\, J)\, U/\lambda$, added to $g_2(\theta', x)$ is
 
         $$ (u - x + \lambda \nabla_x g_2)^\top C\, (\theta' - \theta)
            + \tfrac12 (\theta' - \theta)^\top U^\top C\, (\theta' - \theta). $$
 
         Near a kink points are mapped onto it: across it $J = 0$, and $U$ is its velocity. There
-        these are the derivatives of the Moreau envelope over x. Away from kinks and at those that
-        stay where they are, $C$ vanishes, and so does the bias of the envelope. A kink is rounded
-        off over $\lambda |\nabla_x g_2|$, so that $\lambda$ is width / slope, each a mean over a
+        these are the derivatives of the Moreau envelope over x. Where the term is smooth,
+        $J = (I + \lambda \nabla_x^2 g_2)^{-1}$, and at a kink that stays where it is $U = 0$: there
+        $C$ vanishes, and the value stays as it is. A kink is rounded off over
+        $\lambda |\nabla_x g_2|$, so that $\lambda$ is width / slope, each a root mean square over a
         leaf of x. The value of a constraint, which is not finite everywhere, stays as it is.
         """
         value = self.value(theta, x)
@@ -218,7 +219,8 @@ class Term(eqx.Module):
             return value
         # Constants, so that reverse mode does not enter the solver, which may loop.
         term, here, x, width = _stop_gradient((self, theta, x, width))
-        slopes = jax.grad(term.value, argnums=1)(here, x)
+        slope = jax.grad(term.value, argnums=1)
+        slopes = slope(here, x)
         lam = jax.tree.map(_rounding, width, slopes)
         flat, unravel = ravel_pytree(here)
 
@@ -229,7 +231,8 @@ class Term(eqx.Module):
             """The columns of U and C for a direction of theta."""
             moved = jax.jvp(lambda t: point(t, x), (here,), (unravel(direction),))[1]
             kept = jax.jvp(lambda x: point(here, x), (x,), (moved,))[1]
-            across = jax.tree.map(lambda m, k, lam: (m - k) / lam, moved, kept, lam)
+            smooth = jax.jvp(lambda x: slope(here, x), (x,), (kept,))[1]
+            across = jax.tree.map(lambda m, k, s, lam: (m - k) / lam - s, moved, kept, smooth, lam)
             return ravel_pytree(moved)[0], ravel_pytree(across)[0]
 
         moved, across = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
