@@ -12,9 +12,9 @@ from pipla import _checks
 from pipla._extras import extra
 from pipla._intervals import tails_of
 from pipla.diagnostics import Finding, warn_of
-from pipla.engine.hooks import Hook, View
 from pipla.engine.result import OtherModelWarning, Status, fingerprint
 from pipla.engine.run import checked_callbacks
+from pipla.regression._callbacks import SklearnCallbacks, told
 from pipla.regression._doubts import dependent_doubt, index_doubt, rows_doubt
 from pipla.regression._frames import refuse_frame, refuse_text
 from pipla.regression._reporting import Reporting
@@ -28,22 +28,6 @@ with extra("sklearn", "a scikit-learn estimator"):
         validate_data,
     )
 
-
-class _NoCallbacks:
-    """The place of scikit-learn's mixin where there is none."""
-
-
-def _callback_support() -> tuple[Any, Any]:
-    """scikit-learn's mixin and decorator for callbacks; before 1.9 they do nothing."""
-    try:
-        from sklearn.callback import CallbackSupportMixin, with_callbacks
-    except ImportError:
-        return _NoCallbacks, lambda method: method
-    return CallbackSupportMixin, with_callbacks
-
-
-_Callbacks: Any
-_Callbacks, with_callbacks = _callback_support()
 
 #: The priors that an estimator takes.
 PRIORS = ("learned", "laplace", "elastic-net", "group")
@@ -85,29 +69,7 @@ class More(NamedTuple):
     rounds: int | None
 
 
-class _Tell(Hook):
-    """Tells the callbacks of scikit-learn after each block in which the prior is learned, or round.
-
-    A callback of theirs cannot stop a fit.
-    """
-
-    def __init__(self, estimator: Any, context: Any) -> None:
-        self._estimator, self._context = estimator, context
-
-    def begin(self, name: str, num_steps: int) -> None:
-        self._context.call_on_fit_task_begin(estimator=self._estimator)
-
-    def __call__(self, view: View) -> None:
-        if getattr(view, "at_end", False):
-            block = self._context.subcontext(task_name="block of sweeps")
-            block.call_on_fit_task_begin(estimator=self._estimator)
-            block.call_on_fit_task_end(estimator=self._estimator)
-
-    def end(self) -> None:
-        self._context.call_on_fit_task_end(estimator=self._estimator)
-
-
-class SparseRegression(_Callbacks, Reporting, BaseEstimator):
+class SparseRegression(SklearnCallbacks, Reporting, BaseEstimator):
     """Shared by all: a sparse prior on the coefficients that is learned from the data."""
 
     prior: str
@@ -181,7 +143,7 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
         earlier = self.__dict__.get("fit_")
         if more is None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            callbacks += self._sklearn_callbacks()
+            callbacks += told(self) if self.prior == "learned" else []
         else:
             seed = self._seed_
             _warn_of_other_data(self._data_, mark)
@@ -283,15 +245,6 @@ class SparseRegression(_Callbacks, Reporting, BaseEstimator):
                 f"shape {groups.shape}."
             )
         return np.unique(groups, return_inverse=True)[1]
-
-    def _sklearn_callbacks(self) -> list[Hook]:
-        """A hook that tells the callbacks of scikit-learn, where there are any."""
-        if self.prior != "learned" or "_skl_callbacks" not in self.__dict__:
-            return []
-        from pipla.regression._precision import MANY
-        from pipla.regression._sweeps import LEARNING
-
-        return [_Tell(self, self._init_callback_context(max_subtasks=len(LEARNING) + MANY))]
 
     @property
     def coef_interval_(self) -> np.ndarray:

@@ -107,7 +107,7 @@ def round_of(
     return Round(
         mean=mean,
         slab=slab,
-        draws=kept.reshape(-1, chains[0].size),
+        draws=kept.reshape(kept.shape[0] * kept.shape[1], chains[0].size),
         levels=levels.reshape(-1, levels.shape[-1]),
         factors=factors,
         theta=theta,

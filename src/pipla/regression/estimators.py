@@ -8,7 +8,8 @@ import numpy as np
 
 from pipla._extras import extra
 from pipla._intervals import mixture_quantile, tails_of
-from pipla.regression._base import More, SparseRegression, with_callbacks
+from pipla.regression._base import More, SparseRegression
+from pipla.regression._callbacks import with_callbacks
 from pipla.regression._doubts import (
     DRAWS,
     constant_doubt,
