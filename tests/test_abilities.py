@@ -10,7 +10,7 @@ from pipla.models.fixed_leaves import Completed
 from pipla.models.likelihoods.base import Forwarding, Likelihood, Scaled, Tilted
 from pipla.models.noncentred import Reparametrised
 from pipla.models.reparametrisations import Identity
-from pipla.prox import base, combine
+from pipla.prox import base, combine, wrapped
 
 #: Functions of the calculus, and what follows from other abilities.
 DERIVED = {"on", "translate", "prox", "envelope_gradient", "coupled_sizes", "homogeneity"}
@@ -35,7 +35,7 @@ def test_every_ability_of_a_likelihood_is_forwarded():
 
 def test_every_ability_of_a_term_is_forwarded():
     needed = set(abilities(base.Term)) - {"on", "translate", "prox", "envelope_gradient"}
-    missing = needed - set(vars(combine.Wrapped)) - {"value", "solve", "envelope"}
+    missing = needed - set(vars(wrapped.Wrapped)) - {"value", "solve", "envelope"}
     assert not missing, f"Wrapped does not forward {sorted(missing)}."
     ours = (combine.Scaled, combine.Translated, combine.On)
     for of in ours:  # what every wrapper computes from that of its term

@@ -58,6 +58,13 @@ class Suggested(NamedTuple):
     convexity: float  # mu, or 0 where g1 is not convex
 
 
+class Both(NamedTuple):
+    """The same thing at a step size and at its half."""
+
+    coarse: PyTree
+    fine: PyTree
+
+
 class Curvature(NamedTuple):
     r"""$L$, the largest modulus among the eigenvalues of the (scaled) Hessian of g1, and $\mu$,
     the smallest eigenvalue, over a few particles.

@@ -20,8 +20,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from pipla import _trees
-from pipla.algorithms.base import REGISTERED, Algorithm, file_name
-from pipla.algorithms.wrappers.paired import Both
+from pipla.algorithms.base import REGISTERED, Algorithm, Both, file_name
 from pipla.engine.archive import DamagedResultError
 
 _SCALARS = (bool, int, float, str)

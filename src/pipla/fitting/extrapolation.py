@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
-from pipla.algorithms.base import Algorithm
-from pipla.algorithms.wrappers.paired import Both, Paired, extrapolated
+from pipla.algorithms.base import Algorithm, Both
+from pipla.algorithms.wrappers.paired import Paired, extrapolated
 from pipla.diagnostics import monte_carlo_error
 from pipla.engine.chunk import Carry, Program, start
 from pipla.engine.compiled import CompiledChunks, History

@@ -13,9 +13,9 @@ from jaxtyping import Array, Key, PyTree
 
 from pipla import _checks, _trees
 from pipla.algorithms import IRPL
-from pipla.algorithms.base import Algorithm, given
+from pipla.algorithms.base import Algorithm, Both, given
 from pipla.algorithms.interwoven import LARGEST_THETA, prior_units
-from pipla.algorithms.wrappers.paired import Both, Paired
+from pipla.algorithms.wrappers.paired import Paired
 from pipla.diagnostics import warn_of
 from pipla.engine.chunk import Program, start
 from pipla.engine.compiled import CompiledChunks, History

@@ -15,8 +15,7 @@ from jaxtyping import PyTree
 from pipla import _checks, _trees
 from pipla._extras import extra
 from pipla._intervals import LEVEL, normal_width
-from pipla.algorithms.base import Algorithm, given
-from pipla.algorithms.wrappers.paired import Both
+from pipla.algorithms.base import Algorithm, Both, given
 from pipla.diagnostics import Finding, monte_carlo_error, warn_of
 from pipla.engine import storage
 from pipla.engine.compiled import History

@@ -11,8 +11,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
 from pipla import _trees
+from pipla.algorithms.base import Both
 from pipla.algorithms.interwoven import longest_moves, prior_units
-from pipla.algorithms.wrappers.paired import Both
 from pipla.engine.hooks import Every, View
 from pipla.engine.result import Snapshot
 from pipla.fitting.information import scores_of

@@ -33,7 +33,9 @@ from pipla.prox._arguments import (
     require_smoothing,
     require_smoothing_tree,
 )
+from pipla.prox._distances import displacement, half_square
 from pipla.prox.regularity import Regularity
+from pipla.prox.rounding import constant, rounded
 
 Scalar = Float[Array, ""]
 
@@ -134,12 +136,12 @@ class Term(eqx.Module):
         theta, x, (lam_theta, each_theta), (lam_x, each_x) = _checked(theta, x, lam_theta, lam_x)
         # Gradients stop at the arguments, not at the result: they then never enter the solver,
         # whose loops reverse mode could not differentiate.
-        term, *at = _stop_gradient((self, theta, x, lam_theta, lam_x))
+        term, *at = constant((self, theta, x, lam_theta, lam_x))
         point = term.prox(*at)
         return (
             self.value(*point)
-            + _half_square(theta, point[0], each_theta)
-            + _half_square(x, point[1], each_x)
+            + half_square(theta, point[0], each_theta)
+            + half_square(x, point[1], each_x)
         )
 
     def envelope_gradient(
@@ -151,7 +153,7 @@ class Term(eqx.Module):
         """
         theta, x, (lam_theta, each_theta), (lam_x, each_x) = _checked(theta, x, lam_theta, lam_x)
         point = self.prox(theta, x, lam_theta, lam_x)
-        return _displacement(theta, point[0], each_theta), _displacement(x, point[1], each_x)
+        return displacement(theta, point[0], each_theta), displacement(x, point[1], each_x)
 
     @property
     def has_closed_form(self) -> bool:
@@ -199,46 +201,12 @@ class Term(eqx.Module):
         r"""The value, with the kinks that move with theta rounded off over `width`, a tree like x.
 
         The standard error of theta needs second derivatives, of which a kink shows nothing. By
-        default the two derivatives in theta that a rounded kink has at this theta take the place
-        of its own: with the prox over x, $u = \operatorname{prox}_{\lambda g_2(\theta, \cdot)}(x)$,
-        its derivatives $U = \partial u/\partial\theta$ and $J = \partial u/\partial x$, and
-        $C = (I - J - \lambda \nabla_x^2 g_2\, J)\, U/\lambda$, added to $g_2(\theta', x)$ is
-
-        $$ (u - x + \lambda \nabla_x g_2)^\top C\, (\theta' - \theta)
-           + \tfrac12 (\theta' - \theta)^\top U^\top C\, (\theta' - \theta). $$
-
-        Near a kink points are mapped onto it: across it $J = 0$, and $U$ is its velocity. There
-        these are the derivatives of the Moreau envelope over x. Where the term is smooth,
-        $J = (I + \lambda \nabla_x^2 g_2)^{-1}$, and at a kink that stays where it is $U = 0$: there
-        $C$ vanishes, and the value stays as it is. A kink is rounded off over
-        $\lambda |\nabla_x g_2|$, so that $\lambda$ is width / slope, each a root mean square over a
-        leaf of x. The value of a constraint, which is not finite everywhere, stays as it is.
+        default they are found from `value` and derivatives of `prox` (`pipla.prox.rounding`). The
+        value of a constraint, which is not finite everywhere, stays as it is.
         """
-        value = self.value(theta, x)
         if not (self.uses_theta and self.finite):
-            return value
-        # Constants, so that reverse mode does not enter the solver, which may loop.
-        term, here, x, width = _stop_gradient((self, theta, x, width))
-        slope = jax.grad(term.value, argnums=1)
-        slopes = slope(here, x)
-        lam = jax.tree.map(_rounding, width, slopes)
-        flat, unravel = ravel_pytree(here)
-
-        def point(theta: PyTree, x: PyTree) -> PyTree:
-            return term.prox(theta, x, None, lam)[1]
-
-        def along(direction: Array) -> tuple[Array, Array]:
-            """The columns of U and C for a direction of theta."""
-            moved = jax.jvp(lambda t: point(t, x), (here,), (unravel(direction),))[1]
-            kept = jax.jvp(lambda x: point(here, x), (x,), (moved,))[1]
-            smooth = jax.jvp(lambda x: slope(here, x), (x,), (kept,))[1]
-            across = jax.tree.map(lambda m, k, s, lam: (m - k) / lam - s, moved, kept, smooth, lam)
-            return ravel_pytree(moved)[0], ravel_pytree(across)[0]
-
-        moved, across = jax.vmap(along)(jnp.eye(flat.size, dtype=flat.dtype))
-        pull = jax.tree.map(lambda u, x, s, lam: u - x + lam * s, point(here, x), x, slopes, lam)
-        step = ravel_pytree(theta)[0] - flat
-        return value + step @ (across @ ravel_pytree(pull)[0] + 0.5 * (moved @ across.T) @ step)
+            return self.value(theta, x)
+        return rounded(self, theta, x, width)
 
     def time_unit(self, theta: PyTree, x: PyTree) -> PyTree:
         """For each leaf of x, the squared length scale of this term: the time of diffusion over it.
@@ -411,46 +379,6 @@ def _float_type(x: PyTree) -> Any:
     if not jnp.issubdtype(found, jnp.floating):
         raise TypeError(f"x must be an array or a pytree of floats, got {structure(x)}.")
     return found
-
-
-def _stop_gradient(tree: PyTree) -> PyTree:
-    """`tree` with arrays that are constants under differentiation."""
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(jax.lax.stop_gradient(arrays), rest)
-
-
-def _half_square(start: PyTree, end: PyTree, lam: PyTree) -> Scalar:
-    """`|start - end|²/(2 lam)`, one smoothing per leaf, and 0 where the smoothing is 0."""
-
-    def leaf(weight: Array, a: Array, b: Array) -> Scalar:
-        # A zero smoothing pins its block (a = b): it adds nothing, and must not divide.
-        weight = jnp.asarray(weight, jnp.result_type(b))
-        free = weight > 0
-        return jnp.sum(jnp.where(free, (a - b) ** 2, 0.0) / (2 * jnp.where(free, weight, 1.0)))
-
-    total: Any = 0.0  # not an array: theta may be None, which has no leaves and no dtype
-    for term in jax.tree.leaves(jax.tree.map(leaf, lam, start, end)):
-        total = total + term
-    return total
-
-
-def _rounding(width: Array, slope: Array) -> Scalar:
-    """The smoothing of a leaf of x that rounds off over this width."""
-    width, slope = (jnp.sqrt(jnp.mean(jnp.square(leaf))) for leaf in (width, slope))
-    slope = jnp.where(slope > 0, slope, 1.0)
-    # An x that does not vary at all has no kink to round off; its curvature stays finite.
-    return jnp.maximum(width, jnp.finfo(slope.dtype).eps / slope) / slope
-
-
-def _displacement(start: PyTree, end: PyTree, lam: PyTree) -> PyTree:
-    """`(start - end) / lam`, one smoothing per leaf, and 0 where the smoothing is 0."""
-
-    def leaf(weight: Array, a: Array, b: Array) -> Array:
-        weight = jnp.asarray(weight, jnp.result_type(b))
-        free = weight > 0
-        return jnp.where(free, a - b, 0.0) / jnp.where(free, weight, 1.0)
-
-    return jax.tree.map(leaf, lam, start, end)
 
 
 # Arithmetic that several terms share. #

@@ -28,7 +28,7 @@ from pipla.models.likelihoods import Gaussian, Likelihood
 from pipla.models.model import Gradients, Model
 from pipla.prox import L1, Strength, TotalVariation, TVStrength, check_positive
 from pipla.prox.base import ClosedForm, Scalar, Solution, soft
-from pipla.prox.combine import Wrapped
+from pipla.prox.wrapped import Wrapped
 from pipla_lab.data import Deblurring
 
 # E3. #

@@ -9,23 +9,16 @@ fine ones it spans, the paths stay together, and most of the noise leaves with t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from pipla.algorithms.base import Condition, Geometry, Info, Number, register
+from pipla.algorithms.base import Both, Condition, Geometry, Info, Number, register
 from pipla.algorithms.wrappers.wrapper import Wrapper, WrapperState
 from pipla.models.model import Model
-
-
-class Both(NamedTuple):
-    """The same thing at a step size and at its half."""
-
-    coarse: PyTree
-    fine: PyTree
 
 
 def extrapolated(both: PyTree, order: float = 1.0) -> PyTree:
