@@ -208,7 +208,9 @@ def test_a_file_cannot_name_another_class(tmp_path):
 def test_a_loaded_network_is_pruned_by_observations_that_are_given(tmp_path):
     model = MADE["network"]()
     again = type(model).load(model.save(tmp_path / "model"))
-    with pytest.raises(ValueError, match="features must be given"):
+    with pytest.raises(ValueError, match="X and y of an estimator"):
         again.prune(0.2)
-    assert again.prune(0.2, X=X, y=Y).lost == pytest.approx(model.prune(0.2).lost)
+    found, same = again.prune(0.2, X=X, y=Y), model.prune(0.2)
+    assert found.pruned_.lost == pytest.approx(same.pruned_.lost)
+    np.testing.assert_array_equal(found.predict(X), same.predict(X))
     assert isinstance(again.network_.summary(), str)
