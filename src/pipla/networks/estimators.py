@@ -135,7 +135,7 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
             key=for_run,
             progress=False,
         )
-        vars(self).pop("pruned_", None)  # of a pruned estimator that is fitted again
+        self.__dict__.pop("pruned_", None)  # of a pruned estimator that is fitted again
         self.scales_ = dict(self.network_.scales)
         self.scales_stderr_ = dict(self.network_.scales_stderr)
         self.findings_ = self.network_.findings
