@@ -175,6 +175,13 @@ def test_intervals_in_the_manner_of_statsmodels():
     assert found.loc["dose", "lower"] < 2 < found.loc["dose", "upper"]
     wider = model.conf_int(0.99)
     assert np.all(wider["upper"] >= found["upper"])
+    np.testing.assert_allclose(model.conf_int(alpha=0.01), wider)
+    np.testing.assert_array_equal(model.conf_int(), found)
+    says = r"conf_int\(level=0\.95\) or conf_int\(alpha=0\.05\)"
+    with pytest.raises(ValueError, match=says):
+        model.conf_int(0.05)
+    with pytest.raises(ValueError, match="level or alpha = 1 - level, not both"):
+        model.conf_int(0.9, alpha=0.1)
     several = MADE["three classes"]().conf_int()
     assert "dose (maybe)" in several.index
 
