@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -302,6 +303,19 @@ def test_a_code_for_missing_values_is_said_and_nothing_else_is(tmp_path):
             "means missing, write them as empty cells."
         )
     assert -999 in encoded(found, "y").features  # nothing is changed
+
+
+def test_words_among_numbers_are_missing_and_named(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{x:.3f},{x + 1:.3f}" for x in rng.standard_normal(240)]
+    rows[10:14] = [f"k.A.,{i}" for i in range(4)]
+    found = table(tmp_path, "\n".join(["area,y", *rows]))
+    said = r"4 of 240 values of 'area' are no numbers \('k\.A\.'\) and count as missing\."
+    with pytest.raises(ValueError, match=rf"'area' has 4 missing values; .*{said}"):
+        encoded(found, "y")
+    data = encoded(found, "y", impute=True)
+    assert data.names == ("area",)
+    assert any(re.fullmatch(said, note) for note in data.notes)
 
 
 def test_the_page_says_for_which_class_log_odds_are(tmp_path):
