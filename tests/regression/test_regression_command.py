@@ -6,11 +6,15 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from typer.testing import CliRunner
 
 from pipla._data_files import read_table
 from pipla.cli.app import app
 from pipla.cli.regress import FILES
+from pipla.diagnostics import Severity
+from pipla.regression import SparseLinearRegression
+from pipla.regression._doubts import code_doubt
 from pipla.regression.tables import encoded, family_of, formulated
 
 pytest.importorskip("pandas")
@@ -297,11 +301,15 @@ def test_a_code_for_missing_values_is_said_and_nothing_else_is(tmp_path):
     ]
     found = table(tmp_path, "\n".join([",".join(columns), *lines]))
     for data in (encoded(found, "y"), formulated(found, "y ~ a + b + zeros + levels + tailed")):
-        (said,) = [note for note in data.notes if "far from all others" in note]
-        assert said == (
-            "8 values of 'a' are -999 and 8 values of 'b' are 9999, far from all others: if that "
-            "means missing, write them as empty cells."
+        with pytest.warns(UserWarning, match="far from all others"):
+            model = SparseLinearRegression(random_state=0).fit(data.rows(), data.target)
+        (said,) = [one for one in model.findings_ if "far from all others" in str(one)]
+        assert said.severity is Severity.NOTE
+        assert said.sentence == (
+            "8 values of feature 'a' are -999 and 8 values of feature 'b' are 9999, far from all "
+            "others"
         )
+    assert code_doubt(scipy.sparse.csr_array(encoded(found, "y").features), str) is not None
     assert -999 in encoded(found, "y").features  # nothing is changed
 
 

@@ -111,8 +111,6 @@ def encoded(
         elif table.kinds[i] == "text":
             built.categories(i, name, column, gaps, is_kept=i in kept)
         else:
-            if table.kinds[i] != "date":
-                notes.code(name, column[~gaps])
             filled = built.numbers(i, name, column.astype(np.float64), gaps)
             if table.kinds[i] == "date" and dates == "season":
                 built.season(i, name, filled)
@@ -204,8 +202,6 @@ def formulated(table: Table, formula: str, impute: bool = False) -> Data:
             notes.add("reference", name, detail=found.levels[0])
             frame[name] = pd.Categorical.from_codes(found.codes, found.levels)
         else:
-            if table.kinds[i] != "date":
-                notes.code(name, frame[name][~gaps])
             frame[name] = with_median(name, frame[name], gaps, notes)
     made = matrices(formula, pd.DataFrame(frame))
     features = made.features.to_numpy(np.float64)
