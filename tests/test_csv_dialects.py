@@ -287,10 +287,19 @@ def test_a_column_of_numbers_with_a_word_is_named(tmp_path):
     rows = [f"{i}.5,{i}" for i in range(30)]
     path.write_text("\n".join(["a,y", *rows, "broken,3"]) + "\n")
     table = read_table(path)
+    assert table.kinds == ("real", "integer")
+    assert table.columns[0][:2].tolist() == [0.5, 1.5]
+    assert np.isnan(table.columns[0][-1])
+    assert table.notes == ("1 of 31 values of 'a' is no number ('broken') and counts as missing.",)
+
+
+def test_values_that_say_something_of_a_number_are_not_missing(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["a,y", *(f"{i % 3},{i}" for i in range(30)), "3+,3"]) + "\n")
+    table = read_table(path)
     assert table.kinds == ("text", "integer")
-    assert table.columns[0][:2].tolist() == ["0.5", "1.5"]
     assert table.notes == (
-        "Column 'a' is text: it holds numbers, but 1 value is not, such as 'broken'.",
+        "Column 'a' is text: it holds numbers, but 1 value is not, such as '3+'.",
     )
 
 

@@ -153,6 +153,7 @@ def test_separable_acts_on_the_axes_it_is_told():
         (lambda: blur.gaussian(-1.0), ValueError, "std"),
         (lambda: blur.parse("box:x"), ValueError, "box:9"),
         (lambda: blur.parse("gaussian:-2"), ValueError, "gaussian:2"),
+        (lambda: blur.parse("gaussian"), ValueError, "its size is missing; .* gaussian:2"),
         (
             lambda: blur.parse("box:99999"),
             ValueError,

@@ -175,6 +175,13 @@ def test_intervals_in_the_manner_of_statsmodels():
     assert found.loc["dose", "lower"] < 2 < found.loc["dose", "upper"]
     wider = model.conf_int(0.99)
     assert np.all(wider["upper"] >= found["upper"])
+    np.testing.assert_allclose(model.conf_int(alpha=0.01), wider)
+    np.testing.assert_array_equal(model.conf_int(), found)
+    says = r"conf_int\(level=0\.95\) or conf_int\(alpha=0\.05\)"
+    with pytest.raises(ValueError, match=says):
+        model.conf_int(0.05)
+    with pytest.raises(ValueError, match="level or alpha = 1 - level, not both"):
+        model.conf_int(0.9, alpha=0.1)
     several = MADE["three classes"]().conf_int()
     assert "dose (maybe)" in several.index
 
@@ -208,7 +215,9 @@ def test_a_file_cannot_name_another_class(tmp_path):
 def test_a_loaded_network_is_pruned_by_observations_that_are_given(tmp_path):
     model = MADE["network"]()
     again = type(model).load(model.save(tmp_path / "model"))
-    with pytest.raises(ValueError, match="features must be given"):
+    with pytest.raises(ValueError, match="X and y of an estimator"):
         again.prune(0.2)
-    assert again.prune(0.2, X=X, y=Y).lost == pytest.approx(model.prune(0.2).lost)
+    found, same = again.prune(0.2, X=X, y=Y), model.prune(0.2)
+    assert found.pruned_.lost == pytest.approx(same.pruned_.lost)
+    np.testing.assert_array_equal(found.predict(X), same.predict(X))
     assert isinstance(again.network_.summary(), str)

@@ -203,6 +203,38 @@ def test_functions_of_numpy_make_an_operator():
     np.testing.assert_allclose(gradient, exact, rtol=1e-10)
 
 
+def test_functions_of_numpy_can_be_transformed_in_every_way():
+    matrix = np.random.default_rng(0).standard_normal((7, 12))
+    operator = FromNumPy(
+        lambda x: matrix @ x.ravel(), lambda y: (matrix.T @ y).reshape(3, 4), (3, 4)
+    )
+    x = jnp.asarray(np.random.default_rng(1).standard_normal((3, 4)))
+
+    def half_square(x):
+        return jnp.sum(operator.apply(x) ** 2) / 2
+
+    _, tangent = jax.jvp(operator.apply, (x,), (x,))
+    np.testing.assert_allclose(tangent, matrix @ np.ravel(x), rtol=1e-12)
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(jacobian(operator.apply)(x).reshape(7, 12), matrix, rtol=1e-12)
+    hessian = jax.jit(jax.hessian(half_square))(x).reshape(12, 12)
+    np.testing.assert_allclose(hessian, matrix.T @ matrix, rtol=1e-10)
+    (back,) = jax.linear_transpose(operator.apply, x)(jnp.ones(7))
+    np.testing.assert_allclose(back, operator.adjoint(jnp.ones(7)), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # twenty steps learn little
+def test_functions_of_numpy_restore_small_images():
+    found = pipla.imaging.restore(
+        PHANTOM[4:12, 6:14] + np.eye(8),
+        FromNumPy(lambda x: 2 * x, lambda y: 2 * y, (8, 8)),
+        noise=1.0,
+        num_steps=20,
+        maximise=False,
+    )
+    assert np.all(np.isfinite(found.mean))
+
+
 def test_functions_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="adjoint must return"):
         FromNumPy(lambda x: x[:2], lambda y: y, (4,))

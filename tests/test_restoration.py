@@ -150,7 +150,17 @@ def test_bad_arguments_are_named(arguments, error, words):
         pipla.imaging.restore(given.pop("observed"), Identity(), noise=given.pop("noise"), **given)
 
 
+def test_noise_by_a_word_is_told_how_to_learn_it():
+    with pytest.raises(TypeError, match="or None to learn it; got 'auto'"):
+        pipla.imaging.restore(BLOCKS, Identity(), noise="auto")
+
+
 # Estimators #
+
+
+def test_deconvolution_needs_a_blur():
+    with pytest.raises(ValueError, match="psf must be given: the blur"):
+        TVDeconvolution(noise=2.0).fit(BLOCKS)
 
 
 def test_the_estimators_keep_to_scikit_learn():

@@ -11,7 +11,9 @@ import importlib
 import re
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +28,7 @@ from pipla._text_columns import (
     days_of,
     numbers_of,
     two_marks,
+    words_among_numbers,
 )
 
 #: What a column holds.
@@ -54,6 +57,7 @@ class Table(NamedTuple):
         kinds: what each column holds: `"integer"`, `"real"`, `"boolean"`, `"text"` or `"date"`.
         unnamed: the places of columns that have no name beside others that have one.
         notes: what was recognised and is not plain, one sentence each.
+        words: of columns of numbers, what is said of the words in them, which are missing values.
     """
 
     names: tuple[str, ...]
@@ -61,6 +65,7 @@ class Table(NamedTuple):
     kinds: tuple[Kind, ...]
     unnamed: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    words: Mapping[str, str] = MappingProxyType({})
 
     @property
     def num_rows(self) -> int:
@@ -138,7 +143,8 @@ def read_table(path: str | Path, *, dates: bool = True, decimal: str = "auto") -
     series = (read.frame.iloc[:, i] for i in range(len(names)))
     found = [_column(name, s, read, dates, events) for name, s in zip(names, series, strict=True)]
     columns, kinds = zip(*found, strict=True)
-    return Table(names, columns, kinds, read.unnamed, (*read.notes, *events.sentences(read)))
+    notes = (*read.notes, *events.sentences(read))
+    return Table(names, columns, kinds, read.unnamed, notes, events.words)
 
 
 def _ending(file: Path) -> str:
@@ -224,6 +230,7 @@ class _Said:
         self.units: dict[str, list[str]] = {}
         self.dates: dict[str, list[str]] = {}
         self.doubtful_dates: dict[str, list[str]] = {}
+        self.words: dict[str, str] = {}
         self.others: list[str] = []
 
     def sentences(self, read: _Read) -> list[str]:
@@ -245,7 +252,7 @@ class _Said:
                 f"read with the {order}, and count as days since 1970-01-01. Written as "
                 "2024-12-31, they are certain."
             )
-        return found + self.others
+        return [*found, *self.words.values(), *self.others]
 
 
 def _column(
@@ -281,12 +288,23 @@ def _column(
 def _text_column(
     name: str, series: Any, read: _Read, dates: bool, said: _Said
 ) -> tuple[np.ndarray, Kind]:
-    """Numbers or dates, if all texts are; each different text is looked at once."""
+    """Numbers or dates, if all texts are, or all but a few words among numbers.
+
+    Each different text is looked at once.
+    """
     import pandas as pd
 
     codes, different = pd.factorize(series)
     texts = [str(value).strip() for value in different.tolist()]
-    if texts and (numbers := numbers_of(texts, read.decimal)) is not None:
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    numbers = numbers_of(texts, read.decimal) if texts else None
+    words = words_among_numbers(texts, counts) if numbers is None else None
+    if words is not None:
+        bare = ["" if is_word else text for text, is_word in zip(texts, words, strict=True)]
+        numbers = numbers_of(bare, read.decimal)
+    if numbers is not None:
+        if words is not None:
+            said.words[name] = _about_words(name, texts, counts, words)
         if numbers.is_doubtful and not read.is_settled:
             said.doubtful.append(name)
         elif numbers.are_grouped:
@@ -301,7 +319,6 @@ def _text_column(
         where = said.doubtful_dates if found.is_doubtful else said.dates
         where.setdefault(found.order, []).append(name)
         return np.append(found.days, np.nan)[codes], "date"
-    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
     what, value, others = almost(texts, counts)
     if others and (dates or what == "numbers"):
         are = "value is not" if others == 1 else "values are not"
@@ -314,3 +331,12 @@ def _text_column(
             f"{marks[0]!r} and {marks[1]!r}; write them with one."
         )
     return np.array([*texts, None], object)[codes], "text"
+
+
+def _about_words(name: str, texts: list[str], counts: np.ndarray, words: np.ndarray) -> str:
+    """A sentence about the words in a column of numbers."""
+    shown = listed([text for text, is_word in zip(texts, words, strict=True) if is_word])
+    number, all_values = int(counts[words].sum()), int(counts.sum())
+    verb = "is no number" if number == 1 else "are no numbers"
+    count = "counts" if number == 1 else "count"
+    return f"{number} of {all_values} values of {name!r} {verb} ({shown}) and {count} as missing."

@@ -1,6 +1,7 @@
 """Numbers and dates that a table holds as text: 1.234,5 and $1,234.50, 31.12.2024 and Dec 31, 2024.
 
-A column is read as numbers or as dates only if each of its values is one, in the same notation.
+A column is read as numbers or as dates only if each of its values is one, in the same notation; or
+as numbers if nine tenths are and the others are words ("k.A.", "broken"), which count as missing.
 """
 
 from __future__ import annotations
@@ -244,6 +245,29 @@ def two_marks(texts: Sequence[str]) -> tuple[str, str] | None:
         next((text for text in known if marks_of([text]) == {mark}), None) for mark in ".,"
     )
     return None if point is None or comma is None else (point, comma)
+
+
+def words_among_numbers(texts: Sequence[str], counts: np.ndarray) -> np.ndarray | None:
+    """Which texts are words, without a digit, where nine tenths of a column are numbers.
+
+    `None` where fewer are, or where another value has digits and is no number: "3+" and ">100" say
+    something about a number, and are not missing.
+
+    Arguments:
+        texts: different values of a column.
+        counts: how often each occurs.
+    """
+    what, _, others = almost(texts, counts)
+    if what != "numbers" or not others:
+        return None
+    words = np.array([not (is_missing(text) or is_number(text)) for text in texts])
+    has_digits = any(
+        character.isdigit()
+        for text, is_word in zip(texts, words, strict=True)
+        if is_word
+        for character in text
+    )
+    return None if has_digits else words
 
 
 #: How a column of text could also be read.

@@ -74,13 +74,46 @@ def test_outlying_features_are_clipped(regressor):
     np.testing.assert_allclose(regressor.predict(far), regressor.predict(near))
 
 
-def test_pruned_estimators_take_standardised_features(regressor):
-    features, _ = data()
-    found = regressor.prune(0.0)
-    standard = regressor.standardise(features)
-    np.testing.assert_allclose(found.predict(standard), regressor.network_.predict(standard))
+def test_a_pruned_estimator_is_an_estimator(regressor, tmp_path):
+    features, y = data()
+    before = regressor.predict(features)
+    np.testing.assert_allclose(regressor.prune(0.0).predict(features), before)
     with pytest.warns(PruningWarning, match="of what the network explains"):  # all three count
-        assert regressor.prune(units=0.5).occupancy < 1
+        found = regressor.prune(units=0.5)
+    assert isinstance(found, SparseBayesianMLPRegressor)
+    assert found.pruned_.occupancy < 1
+    assert "Pruned: " in found.summary()
+    assert "of what the network explains" in str(found.findings_[-1])
+    np.testing.assert_array_equal(regressor.predict(features), before)
+    again = type(found).load(found.save(tmp_path / "pruned"))
+    np.testing.assert_array_equal(again.predict(features), found.predict(features))
+    assert repr(again.pruned_) == repr(found.pruned_)
+    assert again.findings_ == found.findings_
+    assert np.isfinite(again.score(features, y))
+
+
+@pytest.mark.filterwarnings("ignore::pipla.networks.PruningWarning")
+@pytest.mark.parametrize("average", ["after", "particle", "before"])
+def test_pruning_twice_keeps_what_is_pruned(regressor, average):
+    features, y = data()
+    once = regressor.prune(0.5, average=average)
+    twice = once.prune(0.25, X=features, y=y)
+    assert twice.pruned_.pruned == once.pruned_.pruned == pytest.approx(0.5, abs=0.05)
+    np.testing.assert_allclose(twice.predict(features), once.predict(features))
+    assert set(twice.to_arviz().children) == set(regressor.to_arviz().children)
+
+
+def test_a_pruned_classifier_takes_the_labels_of_the_data():
+    features, y = data()
+    labels = np.where(y > 0, "yes", "no")
+    model = SparseBayesianMLPClassifier((3,), num_particles=2, num_steps=400).fit(features, labels)
+    found = model.prune(0.3, X=features[:40], y=labels[:40])
+    assert found.score(features, labels) > 0.8
+    assert found.predict_proba(features).shape == (60, 2)
+    with pytest.raises(ValueError, match="y must hold labels of fit, .*'perhaps'"):
+        model.prune(0.3, X=features, y=np.full(60, "perhaps"))
+    with pytest.raises(ValueError, match="X and y must be given together"):
+        model.prune(0.3, X=features)
 
 
 def test_pickled_estimators_predict_the_same(regressor):

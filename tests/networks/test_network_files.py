@@ -61,7 +61,7 @@ def test_a_loaded_network_is_the_one_that_was_saved(trained, tmp_path):
     for name, weights in trained.particles.items():
         np.testing.assert_array_equal(again.particles[name], weights)
     assert isinstance(again.theta["network"], Small)
-    with pytest.raises(ValueError, match="features must be given"):
+    with pytest.raises(ValueError, match="features and labels .* must be given"):
         again.prune(0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", networks.PruningWarning)  # sixty steps learn little

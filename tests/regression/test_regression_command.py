@@ -2,14 +2,19 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from typer.testing import CliRunner
 
 from pipla._data_files import read_table
 from pipla.cli.app import app
 from pipla.cli.regress import FILES
+from pipla.diagnostics import Severity
+from pipla.regression import SparseLinearRegression
+from pipla.regression._doubts import code_doubt
 from pipla.regression.tables import encoded, family_of, formulated
 
 pytest.importorskip("pandas")
@@ -296,12 +301,29 @@ def test_a_code_for_missing_values_is_said_and_nothing_else_is(tmp_path):
     ]
     found = table(tmp_path, "\n".join([",".join(columns), *lines]))
     for data in (encoded(found, "y"), formulated(found, "y ~ a + b + zeros + levels + tailed")):
-        (said,) = [note for note in data.notes if "far from all others" in note]
-        assert said == (
-            "8 values of 'a' are -999 and 8 values of 'b' are 9999, far from all others: if that "
-            "means missing, write them as empty cells."
+        with pytest.warns(UserWarning, match="far from all others"):
+            model = SparseLinearRegression(random_state=0).fit(data.rows(), data.target)
+        (said,) = [one for one in model.findings_ if "far from all others" in str(one)]
+        assert said.severity is Severity.NOTE
+        assert said.sentence == (
+            "8 values of feature 'a' are -999 and 8 values of feature 'b' are 9999, far from all "
+            "others"
         )
+    assert code_doubt(scipy.sparse.csr_array(encoded(found, "y").features), str) is not None
     assert -999 in encoded(found, "y").features  # nothing is changed
+
+
+def test_words_among_numbers_are_missing_and_named(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{x:.3f},{x + 1:.3f}" for x in rng.standard_normal(240)]
+    rows[10:14] = [f"k.A.,{i}" for i in range(4)]
+    found = table(tmp_path, "\n".join(["area,y", *rows]))
+    said = r"4 of 240 values of 'area' are no numbers \('k\.A\.'\) and count as missing\."
+    with pytest.raises(ValueError, match=rf"'area' has 4 missing values; .*{said}"):
+        encoded(found, "y")
+    data = encoded(found, "y", impute=True)
+    assert data.names == ("area",)
+    assert any(re.fullmatch(said, note) for note in data.notes)
 
 
 def test_the_page_says_for_which_class_log_odds_are(tmp_path):

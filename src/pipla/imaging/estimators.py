@@ -130,7 +130,8 @@ class TVDeconvolution(_TVRestorer):
     """Undo a known blur; the regularisation strength is learned.
 
     Arguments:
-        psf: the blur kernel, as an array or as text: `"box:9"`, `"gaussian:2"`, `"psf.npy"`.
+        psf: the blur kernel, as an array or as text: `"box:9"`, `"gaussian:2"`, `"psf.npy"`. It has
+            a default only because scikit-learn wants one: `fit` needs a blur.
         boundary: what lies beyond the edge of the image: `"unknown"`, `"reflect"`,
             `"renormalised"` or `"circular"`; see `pipla.imaging.deconvolve`.
         noise, isotropic, channel_axis, num_steps, random_state: as for `TVDenoiser`.
@@ -140,7 +141,7 @@ class TVDeconvolution(_TVRestorer):
 
     def __init__(
         self,
-        psf: Any = "box:9",
+        psf: Any = None,
         boundary: Boundary = "unknown",
         noise: float | str = "auto",
         *,
@@ -158,4 +159,8 @@ class TVDeconvolution(_TVRestorer):
         self.random_state = random_state
 
     def _restored(self, image: Any, noise: float | None, **options: Any) -> Restoration:
+        if self.psf is None:
+            raise ValueError(
+                "psf must be given: the blur kernel, as an array or as text such as 'gaussian:2'."
+            )
         return deconvolve(image, self.psf, noise=noise, boundary=self.boundary, **options)

@@ -231,6 +231,8 @@ def restore(
 
 def _checked_numbers(noise: Any, strength: Any) -> tuple[float | None, float | None]:
     """The noise and the strength, each a positive number or left out."""
+    if isinstance(noise, str):
+        raise TypeError(f"noise must be a positive number, or None to learn it; got {noise!r}.")
     _checks.positive("noise", noise)
     if np.shape(noise) != ():
         raise ValueError(

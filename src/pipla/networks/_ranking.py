@@ -49,9 +49,9 @@ def scores_of(
     if criterion == "sensitivity":
         if seen is None:
             raise ValueError(
-                "features must be given: weights are ranked by what they do to the observations, "
-                "and this network was loaded without those that it was trained on; or choose "
-                "criterion='magnitude' or 'path'."
+                "features and labels (X and y of an estimator) must be given: weights are ranked "
+                "by what they do to the observations, and this network was loaded without those "
+                "that it was trained on; or choose criterion='magnitude' or 'path'."
             )
         return _sensitivities(particles, theta, seen)
     if criterion == "path":

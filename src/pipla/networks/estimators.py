@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -17,8 +19,9 @@ from pipla.engine.archive import DamagedResultError
 from pipla.fitting.saved import Saved, SavedEstimator, attributes
 from pipla.networks._layers import Prior
 from pipla.networks._outputs import columns_of, draws_of, figures_of, overview_of
+from pipla.networks._ranking import Criterion
 from pipla.networks.modelling import FamilyName, NetworkModel, model
-from pipla.networks.pruning import PrunedNetwork
+from pipla.networks.pruning import Average, PrunedNetwork, chain_of
 from pipla.networks.trained import TrainedNetwork
 from pipla.networks.training import train
 from pipla.report.outputs import Outputs, Overview
@@ -41,6 +44,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 #: Standardised features are clipped here: a feature that hardly varies in training may be far off
 #: in new data, and one such number would decide a prediction.
 CLIP = 5.0
+#: What a file holds of a `PrunedNetwork`; all else is that of the trained one.
+PRUNED_FIELDS = ("particles", "masks", "loss_before", "loss_after", "loss_without", "findings")
 
 
 class Perceptron(eqx.Module):
@@ -67,6 +72,12 @@ def _without_bias(layer: eqx.nn.Linear) -> eqx.nn.Linear:
     """The layer with biases that start at 0."""
     zeros = jnp.zeros(layer.weight.shape[0], layer.weight.dtype)
     return eqx.tree_at(lambda one: one.bias, layer, zeros)
+
+
+def _chain(network: NetworkModel) -> tuple[str, ...] | None:
+    """The layers of a perceptron, by name; `None` where there is only one."""
+    names = tuple(layer.name for layer in network.layers)
+    return names if len(names) > 1 else None
 
 
 class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
@@ -124,24 +135,63 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
             key=for_run,
             progress=False,
         )
+        self.__dict__.pop("pruned_", None)  # of a pruned estimator that is fitted again
         self.scales_ = dict(self.network_.scales)
         self.scales_stderr_ = dict(self.network_.scales_stderr)
         self.findings_ = self.network_.findings
         self.n_iter_ = self.network_.result.num_steps
 
     def prune(
-        self, fraction: float | None = None, *, X: Any = None, y: Any = None, **options: Any
-    ) -> PrunedNetwork:
-        """A smaller network; see `TrainedNetwork.prune`. It takes what `standardise` returns.
+        self,
+        fraction: float | None = None,
+        *,
+        threshold: float | dict[str, float] | None = None,
+        units: float | None = None,
+        average: Average = "after",
+        criterion: Criterion | None = None,
+        X: Any = None,
+        y: Any = None,
+    ) -> Self:
+        """A fitted copy of this estimator with weights set to 0; this one is left as it is.
 
-        X and y are the data to judge by, in place of those of `fit`; a loaded model needs them.
+        The copy takes the features and returns the responses of the data, as this one does. Its
+        `pruned_` is the `PrunedNetwork`: what pruning costs, and the network as a plain module,
+        which takes what `standardise` returns. The noise of a regression stays as it was learned.
+
+        Arguments:
+            fraction, threshold, units, average, criterion: see `TrainedNetwork.prune`.
+            X, y: the data to judge by, in place of those of `fit`; a loaded model needs them.
         """
         check_is_fitted(self)
-        if X is not None and y is not None:
-            options = {"features": self.standardise(X), "labels": self._labels(y)} | options
-        layers = self.network_.layers
-        chain = tuple(layer.name for layer in layers) if len(layers) > 1 else None
-        return self.network_.prune(fraction, **({"chain": chain} | options))
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together: the loss is judged by both.")
+        observations = {}
+        if X is not None:
+            X, y = self._validated(X, y, reset=False)
+            observations = {"features": self._standardised(X), "labels": self._labels(y)}
+        found = self.network_.prune(
+            fraction,
+            threshold=threshold,
+            units=units,
+            average=average,
+            criterion=criterion,
+            chain=_chain(self.network_.network),
+            **observations,
+        )
+        made = copy.copy(self)
+        made._set_pruned(found)
+        return made
+
+    def _set_pruned(self, found: PrunedNetwork) -> None:
+        """Predict by the weights that are left."""
+        self.pruned_ = found
+        whole = self.network_
+        self.findings_ = (*whole.findings, *found.findings)
+        # The mean of some draws is one particle.
+        count = whole.num_particles if found.num_draws % whole.num_particles == 0 else 1
+        self.network_ = dataclasses.replace(
+            whole, particles=found.particles, num_particles=count, findings=self.findings_
+        )
 
     def predict_draws(
         self, X: Any, num_draws: int | None = None, *, random_state: Any = 0
@@ -185,9 +235,13 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
 
     def _overview(self, names: Sequence[str] | None, level: float) -> Overview:
         names = self._names(names)
-        return overview_of(
+        found = overview_of(
             self.network_, names, level, f"{type(self).__name__}, prior {self.prior}"
         )
+        pruned: PrunedNetwork | None = vars(self).get("pruned_")
+        if pruned is None:
+            return found
+        return found._replace(lead=f"{found.lead} {pruned.in_short}.")
 
     def _figures(
         self, names: Sequence[str] | None, level: float, most: int, observed: tuple[Any, Any]
@@ -212,8 +266,11 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         check_is_fitted(self)
-        state = attributes(self, frozenset({"network_"}))
+        state = attributes(self, frozenset({"network_", "pruned_"}))
         state["num_observations"] = self.network_.num_observations
+        if "pruned_" in vars(self):
+            state["findings_"] = self.findings_[: -len(self.pruned_.findings) or None]
+            state["pruned"] = {name: getattr(self.pruned_, name) for name in PRUNED_FIELDS}
         return self.get_params(deep=False), state, {"result": self.network_.result}
 
     @classmethod
@@ -222,11 +279,15 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
     ) -> Any:
         made = cls(**parameters)
         count = state.pop("num_observations")
+        pruned = state.pop("pruned", None)
         made.__dict__.update(state)
         if found.result is None:
             raise DamagedResultError("the run of the network is missing.")
         network = made._network(np.zeros((1, made.n_features_in_)), np.zeros(1), jax.random.key(0))
         made.network_ = TrainedNetwork.of(network, found.result, made.findings_, count)
+        if pruned is not None:
+            chain = chain_of(network, _chain(network))
+            made._set_pruned(PrunedNetwork(network, made.network_.theta, chain=chain, **pruned))
         return made
 
 
@@ -250,6 +311,7 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         classes_: the labels.
         scales_, scales_stderr_: $\alpha$ of each layer, and its Monte-Carlo error.
         network_: the `pipla.networks.TrainedNetwork`.
+        pruned_: the `pipla.networks.PrunedNetwork`, only of what `prune` returns.
         findings_: what speaks against the answer.
         mean_, scale_: of the features.
         n_iter_: the number of steps.
@@ -294,7 +356,12 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def _labels(self, y: Any) -> np.ndarray:
-        return np.searchsorted(self.classes_, np.asarray(y))
+        unknown = ~np.isin(y, self.classes_)
+        if np.any(unknown):
+            raise ValueError(
+                f"y must hold labels of fit, {self.classes_.tolist()}, got {y[unknown][0]!r}."
+            )
+        return np.searchsorted(self.classes_, y)
 
     def _responses(self, drawn: np.ndarray) -> np.ndarray:
         return self.classes_[drawn]

@@ -158,11 +158,15 @@ class PrunedNetwork:
         """As `TrainedNetwork.log_predictive_density`."""
         return self.network.log_predictive_density(self.theta, self.particles, features, labels)
 
-    def __repr__(self) -> str:
-        head = (
-            f"PrunedNetwork: {self.pruned:.1%} of the latent weights are 0, "
-            f"{self.num_draws} draw(s), occupancy {self.occupancy:.1%} without dead units"
+    @property
+    def in_short(self) -> str:
+        """How much is left, in one line."""
+        return (
+            f"Pruned: {self.pruned:.1%} of the latent weights are 0, {self.num_draws} draw(s), "
+            f"occupancy {self.occupancy:.1%} without dead units"
         )
+
+    def __repr__(self) -> str:
         dead = {name: float(np.mean(np.sum(one, axis=1))) for name, one in self.dead_units.items()}
         lines = [
             f"  {layer.name}: {self.sparsity[layer.name]:.1%} zeros"
@@ -179,7 +183,7 @@ class PrunedNetwork:
                 f"after: {max(self.lost, 0.0):.1%} of what the network explains is lost"
             )
         said = [line for one in self.findings for line in paragraph(f"WARNING: {one}.")]
-        return "\n".join([head, *lines, *said])
+        return "\n".join([self.in_short, *lines, *said])
 
     def _constant(self, draw: int, layer: Layer, after: Layer) -> np.ndarray | None:
         """What each unit returns when no weight enters it; `None` where that cannot be moved on.
@@ -240,6 +244,8 @@ def pruned(
         numbers = {name: _checks.real("threshold", limit) for name, limit in limits.items()}
         scores = scores_of(criterion, particles, **known)
         masks = {name: score >= numbers[name] for name, score in scores.items()}
+    # A weight that is 0 already, of a network that is pruned again, is not left either.
+    masks = {name: mask & (particles[name] != 0) for name, mask in masks.items()}
     kept = {name: np.where(masks[name], weights, 0) for name, weights in particles.items()}
     made = PrunedNetwork(network, theta, kept, masks, found)
     if seen is not None:
@@ -354,8 +360,9 @@ def _of_one_particle(
     }
     if seen is None:
         raise ValueError(
-            "features and labels must be given: average='particle' takes the particle that "
-            "explains the observations best, and this network was loaded without them."
+            "features and labels (X and y of an estimator) must be given: average='particle' takes "
+            "the particle that explains the observations best, and this network was loaded "
+            "without them."
         )
     losses = [
         float(seen(theta, {name: jnp.asarray(w[i]) for name, w in means.items()}))

@@ -66,11 +66,10 @@ def parse(text: str, axes: int = 2) -> np.ndarray:
         except ValueError:
             size = 0
         if not size > 0:
-            raise ValueError(
-                f"blur {text!r}: {number!r} is not a positive "
-                f"{'integer' if kind == 'box' else 'number'}; write for example "
-                f"{'box:9' if kind == 'box' else 'gaussian:2'}."
-            )
+            sort = "integer" if kind == "box" else "number"
+            wrong = f"{number!r} is not a positive {sort}" if number else "its size is missing"
+            example = "box:9" if kind == "box" else "gaussian:2"
+            raise ValueError(f"blur {text!r}: {wrong}; write for example {example}.")
         return box(int(size), axes) if kind == "box" else gaussian(size, axes)
     if not text.endswith(".npy"):
         raise ValueError(

@@ -10,6 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array
 
 from pipla.operators._arguments import checked_shape, operand
@@ -19,9 +22,12 @@ from pipla.operators.linear import Operator
 class FromNumPy(Operator):
     r"""$H$ from two functions of NumPy arrays: a projector of another library, a SciPy operator.
 
-    Compiled programs call them back, once for all vectors that are ready together. A library that
-    starts threads of its own (BLAS) may wait for cores that the program uses: hold it to one
-    thread, by `OPENBLAS_NUM_THREADS=1`.
+    Compiled programs call them back, once for all vectors that are ready together, and may
+    differentiate and batch them like any linear map. `restore` takes functions of $H^\top H$ by
+    polynomials: with 600 observations of 32 x 32 pixels, 130 products per particle and step, which
+    is 80 000 calls in 300 steps. Where H is a matrix that fits in memory, `Dense` takes it without
+    any call. A library that starts threads of its own (BLAS) may wait for cores that the program
+    uses: hold it to one thread, by `OPENBLAS_NUM_THREADS=1`.
 
     Arguments:
         apply: $Hx$ for one x.
@@ -73,34 +79,56 @@ class FromNumPy(Operator):
         return _product(self, True, operand("y", y, self.observed, axes, len(axes)))
 
     def on_host(self, transposed: bool, v: Array) -> Array:
-        """The product by a call of the function, on a batch of vectors where there is one."""
+        """The product with vectors along any leading axes, by calls of the function."""
         function = self.back if transposed else self.forward
-        before, after = self.shape, self.observed
-        if transposed:
-            before, after = after, before
+        before, after = self.shapes(transposed)
+        lead = v.shape[: v.ndim - len(before)]
 
         def each(batch: Any) -> np.ndarray:
             vectors = np.asarray(batch)
-            lead = vectors.shape[: vectors.ndim - len(before)]
             made = [function(one) for one in vectors.reshape(-1, *before)]
             return np.asarray(made, vectors.dtype).reshape(*lead, *after)
 
-        result = jax.ShapeDtypeStruct(after, v.dtype)
-        return jax.pure_callback(each, result, v, vmap_method="broadcast_all")
+        return jax.pure_callback(each, jax.ShapeDtypeStruct((*lead, *after), v.dtype), v)
+
+    def shapes(self, transposed: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shapes of a vector and of its product."""
+        return (self.observed, self.shape) if transposed else (self.shape, self.observed)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+# A primitive of JAX, which knows of it that it is linear: callbacks have no derivatives, and JAX's
+# own linear calls no batches.
+_product_p = Primitive("pipla_product_on_host")
+
+
 def _product(operator: FromNumPy, transposed: bool, v: Array) -> Array:
-    """$Hv$ or $H^\\top v$; the derivative of one is the other."""
+    """$Hv$ or $H^\\top v$, of vectors along any leading axes."""
+    return _product_p.bind(v, operator=operator, transposed=transposed)
+
+
+@functools.partial(jax.jit, static_argnames=("operator", "transposed"))
+def _called(v: Array, *, operator: FromNumPy, transposed: bool) -> Array:
     return operator.on_host(transposed, v)
 
 
-def _forward(operator: FromNumPy, transposed: bool, v: Array) -> tuple[Array, None]:
-    return operator.on_host(transposed, v), None
+def _abstract(v: Any, *, operator: FromNumPy, transposed: bool) -> ShapedArray:
+    before, after = operator.shapes(transposed)
+    return ShapedArray((*v.shape[: v.ndim - len(before)], *after), v.dtype)
 
 
-def _backward(operator: FromNumPy, transposed: bool, _: None, cotangent: Array) -> tuple[Array]:
-    return (_product(operator, not transposed, jnp.asarray(cotangent)),)
+def _transposed(cotangent: Array, _: Any, *, operator: FromNumPy, transposed: bool) -> tuple[Array]:
+    return (_product(operator, not transposed, cotangent),)
 
 
-_product.defvjp(_forward, _backward)
+def _batched(
+    args: tuple[Array], axes: tuple[int], *, operator: FromNumPy, transposed: bool
+) -> tuple[Array, int]:
+    (v,), (axis,) = args, axes
+    return _product(operator, transposed, jnp.moveaxis(v, axis, 0)), 0
+
+
+_product_p.def_impl(_called)
+_product_p.def_abstract_eval(_abstract)
+ad.deflinear2(_product_p, _transposed)
+batching.primitive_batchers[_product_p] = _batched
+mlir.register_lowering(_product_p, mlir.lower_fun(_called, multiple_results=False))

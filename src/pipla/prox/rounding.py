@@ -18,7 +18,8 @@ def rounded(term: Any, theta: PyTree, x: PyTree, width: PyTree) -> Scalar:
 
     The standard error of theta needs second derivatives, of which a kink shows nothing. The two
     derivatives in theta that a rounded kink has at this theta take the place of its own: with the
-    prox over x, $u = \operatorname{prox}_{\lambda g_2(\theta, \cdot)}(x)$, its derivatives $U = \partial u/\partial\theta$ and $J = \partial u/\partial x$, and
+    prox over x, $u = \operatorname{prox}_{\lambda g_2(\theta, \cdot)}(x)$, its derivatives
+    $U = \partial u/\partial\theta$ and $J = \partial u/\partial x$, and
     $C = (I - J - \lambda \nabla_x^2 g_2\, J)\, U/\lambda$, added to $g_2(\theta', x)$ is
 
     $$ (u - x + \lambda \nabla_x g_2)^\top C\, (\theta' - \theta)

@@ -15,7 +15,7 @@ from pipla.diagnostics import Finding, warn_of
 from pipla.engine.result import OtherModelWarning, Status, fingerprint
 from pipla.engine.run import checked_callbacks
 from pipla.regression._callbacks import SklearnCallbacks, told
-from pipla.regression._doubts import dependent_doubt, index_doubt, rows_doubt
+from pipla.regression._doubts import code_doubt, dependent_doubt, index_doubt, rows_doubt
 from pipla.regression._frames import refuse_frame, refuse_text
 from pipla.regression._reporting import Reporting
 
@@ -332,7 +332,7 @@ class SparseRegression(SklearnCallbacks, Reporting, BaseEstimator):
 
     def _doubt(self, X: Any, y: np.ndarray, *found: Finding | None) -> None:
         """Warn of data that contradict the model: by these findings, and those for all models."""
-        common = [rows_doubt(len(y)), index_doubt(X, self._name)]
+        common = [rows_doubt(len(y)), index_doubt(X, self._name), code_doubt(X, self._name)]
         if self.prior == "learned":  # others have no answers that exclude each other
             factors = self._answer_.factors
             common.append(dependent_doubt(X, self.fit_intercept, factors, self._name))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from scipy import stats
 
+from pipla._dialects import listed
 from pipla.diagnostics import Finding, Severity
 
 #: Draws of the coefficients at which the residuals are looked at.
@@ -32,6 +33,9 @@ SMALL_COUNTS = 10.0
 DEPENDENT = 1e-12
 #: Correlations cost rows times features squared; beyond this they are not looked at.
 MOST_WORK, MOST_FEATURES = 4e9, 1000
+#: A code for missing values is looked for among more different values than labels or grades have:
+#: of few, such as 1, 2 and 5, one is often farther away than the others are from each other.
+FEWEST_VALUES = 10
 
 
 def tails_doubt(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> Finding | None:
@@ -122,18 +126,11 @@ def index_doubt(features: Any, name: Callable[[int], str]) -> Finding | None:
     has before and after some rows were left out. Of n integers drawn from so many, all are
     different with a probability of less than e^(-n/4), 1 in 148 at `FEWEST` rows.
     """
-    rows, size = features.shape
+    rows = features.shape[0]
     if rows < FEWEST:
         return None
-    dense = isinstance(features, np.ndarray)
-    columns = features if dense else features.tocsc()
     found = []
-    for j in range(size):
-        if dense:
-            values = columns[:, j]
-        else:
-            values = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
-            values = np.append(values, np.zeros(rows - len(values)))
+    for j, values in enumerate(_columns_of(features)):
         if values.min() < 0 or values.max() >= 2 * rows or values[0] != np.floor(values[0]):
             continue
         if np.all(values == np.floor(values)) and len(np.unique(values)) == rows:
@@ -147,6 +144,58 @@ def index_doubt(features: Any, name: Callable[[int], str]) -> Finding | None:
         "leave it out, unless the order of the rows means something",
         Severity.NOTE,
     )
+
+
+def code_doubt(features: Any, name: Callable[[int], str]) -> Finding | None:
+    """A finding about values that may stand for missing ones, such as -999."""
+    found = [
+        (name(j), value, count)
+        for j, values in enumerate(_columns_of(features))
+        for value, count in codes_of(values)
+    ]
+    if not found:
+        return None
+    said = [f"{count} values of {each} are {value:.15g}" for each, value, count in found]
+    return Finding(
+        found[0][0],
+        f"{listed(said, quoted=False)}, far from all others",
+        "if that means missing, leave these cells empty and impute them",
+        Severity.NOTE,
+    )
+
+
+def codes_of(values: np.ndarray) -> list[tuple[float, int]]:
+    """Values that may stand for missing ones, such as -999, and how often they occur.
+
+    They are the smallest or the largest, occur at least twice, and are farther from the next value
+    than all others are from each other. 0 is none: many columns are 0 in most rows.
+    """
+    known = values[np.isfinite(values)]
+    # Sorting is for columns whose ends are repeated.
+    if not any(end != 0 and np.sum(known == end) > 1 for end in (known.min(), known.max())):
+        return []
+    different, counts = np.unique(known, return_counts=True)
+    if len(different) <= FEWEST_VALUES:
+        return []
+    found = []
+    for place, others in ((0, different[1:]), (-1, different[:-1])):
+        value, count = float(different[place]), int(counts[place])
+        distance = np.min(np.abs(others - value))
+        if value != 0 and count > 1 and distance > np.ptp(others):
+            found.append((value, count))
+    return found
+
+
+def _columns_of(features: Any) -> Iterator[np.ndarray]:
+    """The columns of a matrix, each with its zeros; the values of a sparse one come first."""
+    rows, size = features.shape
+    if isinstance(features, np.ndarray):
+        yield from features.T
+        return
+    columns = features.tocsc()
+    for j in range(size):
+        values = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
+        yield np.append(values, np.zeros(rows - len(values)))
 
 
 def family_doubt(y: np.ndarray) -> Finding | None:

@@ -20,9 +20,6 @@ FEWEST_MISSING = 10
 MANY_CATEGORIES = 30
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 YEAR = 365.2425
-#: A code for missing values is looked for among more different values than labels or grades have:
-#: of few, such as 1, 2 and 5, one is often farther away than the others are from each other.
-FEWEST_VALUES = 10
 
 _SENTENCES = {
     "index": "Left out as numbers of the rows (--keep uses them): {}.",
@@ -33,7 +30,6 @@ _SENTENCES = {
     "frequent": "Missing texts were replaced by the most frequent one: {}.",
     "category": "Missing texts are a category of their own: {}.",
     "indicator": "A feature of its own says where values are missing: {}.",
-    "code": "{}, far from all others: if that means missing, write them as empty cells.",
     "other": "Texts that occur only once are one category, (other): {}.",
     "many": "Many categories: {}.",
     "reference": "Categories are compared with the most frequent one: {}.",
@@ -51,11 +47,6 @@ class Notes:
         """Columns to which the same happened, with a detail in brackets."""
         end = f" ({detail})" if detail != "" else ""
         self._found[kind] += [f"{name!r}{end}" for name in names]
-
-    def code(self, name: str, values: np.ndarray) -> None:
-        """A value that may stand for missing ones, if the column has such a value."""
-        for value, count in codes_of(values):
-            self._found["code"].append(f"{count} values of {name!r} are {value:.15g}")
 
     def sentences(self) -> list[str]:
         """One for each kind, about all columns of that kind."""
@@ -119,24 +110,6 @@ def _most_frequent_first(levels: list[str], codes: np.ndarray) -> Categories:
     places = np.zeros(len(levels), np.int64)
     places[order] = np.arange(len(order))
     return Categories([levels[i] for i in order], places[codes])
-
-
-def codes_of(values: np.ndarray) -> list[tuple[float, int]]:
-    """Values that may stand for missing ones, such as -999, and how often they occur.
-
-    They are the smallest or the largest, occur at least twice, and are farther from the next value
-    than all others are from each other. 0 is none: many columns are 0 in most rows.
-    """
-    different, counts = np.unique(values[np.isfinite(values)], return_counts=True)
-    if len(different) <= FEWEST_VALUES:
-        return []
-    found = []
-    for place, others in ((0, different[1:]), (-1, different[:-1])):
-        value, count = float(different[place]), int(counts[place])
-        distance = np.min(np.abs(others - value))
-        if value != 0 and count > 1 and distance > np.ptp(others):
-            found.append((value, count))
-    return found
 
 
 def with_median(name: str, values: np.ndarray, gaps: np.ndarray, notes: Notes) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipla import _checks
 from pipla._extras import extra
 from pipla._intervals import chosen_draws
 from pipla.engine.archive import DamagedResultError
@@ -30,12 +31,32 @@ class Reporting(Outputs, Saved):
     _meaning: Any
     get_params: Any
 
-    def conf_int(self, level: float = 0.9, feature_names: Sequence[str] | None = None) -> Any:
+    def conf_int(
+        self,
+        level: float | None = None,
+        feature_names: Sequence[str] | None = None,
+        *,
+        alpha: float | None = None,
+    ) -> Any:
         """The intervals of intercepts and coefficients: a DataFrame, columns `lower` and `upper`.
 
-        They hold a coefficient with probability `level`, given the data (statsmodels' method of
-        this name takes 1 - level).
+        Arguments:
+            level: the probability with which they hold a coefficient, given the data; 0.9 by
+                default.
+            feature_names: names for the features.
+            alpha: 1 - level, as in statsmodels' method of this name; instead of `level`.
         """
+        if level is not None and alpha is not None:
+            raise ValueError("conf_int takes level or alpha = 1 - level, not both.")
+        if alpha is not None:
+            level = 1 - _checks.real("alpha", alpha)
+        elif level is None:
+            level = 0.9
+        elif 0 < _checks.real("level", level) < 0.5:
+            raise ValueError(
+                f"level {level:g} is the probability of an interval, and seems to be 1 - level: "
+                f"write conf_int(level={1 - level:g}) or conf_int(alpha={level:g})."
+            )
         table = self.to_pandas(feature_names, level=level)
         table = table[table["part"] != "theta"][["low", "high"]]
         return table.rename(columns={"low": "lower", "high": "upper"})

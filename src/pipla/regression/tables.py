@@ -111,8 +111,6 @@ def encoded(
         elif table.kinds[i] == "text":
             built.categories(i, name, column, gaps, is_kept=i in kept)
         else:
-            if table.kinds[i] != "date":
-                notes.code(name, column[~gaps])
             filled = built.numbers(i, name, column.astype(np.float64), gaps)
             if table.kinds[i] == "date" and dates == "season":
                 built.season(i, name, filled)
@@ -137,7 +135,7 @@ def _target(table: Table, place: int, impute: bool) -> tuple[np.ndarray, np.ndar
     name, rows = table.names[place], ~table.missing(place)
     missing = int(np.sum(~rows))
     if missing and not impute:
-        raise ValueError(_missing([(name, missing)]))
+        raise ValueError(_missing(table, [(name, missing)]))
     y = table.columns[place][rows]
     if table.kinds[place] in ("text", "boolean"):
         y = y.astype(str)
@@ -157,17 +155,18 @@ def _refuse_missing(table: Table, used: list[int], rows: np.ndarray, impute: boo
     counts = [(table.names[i], int(table.missing(i)[rows].sum())) for i in used]
     counts = [(name, count) for name, count in counts if count]
     if counts:
-        raise ValueError(_missing(counts))
+        raise ValueError(_missing(table, counts))
 
 
-def _missing(counts: list[tuple[str, int]]) -> str:
+def _missing(table: Table, counts: list[tuple[str, int]]) -> str:
     name, count = counts[0]
     said = f"column {name!r} has {count} missing value{'s' * (count > 1)}"
     if len(counts) > 1:
         shown = ", ".join(f"{name!r} ({count})" for name, count in counts[:5])
         more = f" and {len(counts) - 5} more columns" if len(counts) > 5 else ""
         said = f"values are missing in {shown}{more}"
-    return f"{said}; fill them in, or add --impute (impute=True)."
+    words = [table.words[name] for name, _ in counts if name in table.words]
+    return " ".join([f"{said}; fill them in, or add --impute (impute=True).", *words])
 
 
 def formulated(table: Table, formula: str, impute: bool = False) -> Data:
@@ -203,8 +202,6 @@ def formulated(table: Table, formula: str, impute: bool = False) -> Data:
             notes.add("reference", name, detail=found.levels[0])
             frame[name] = pd.Categorical.from_codes(found.codes, found.levels)
         else:
-            if table.kinds[i] != "date":
-                notes.code(name, frame[name][~gaps])
             frame[name] = with_median(name, frame[name], gaps, notes)
     made = matrices(formula, pd.DataFrame(frame))
     features = made.features.to_numpy(np.float64)
