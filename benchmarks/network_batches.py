@@ -42,7 +42,7 @@ def main() -> None:
             began = time.perf_counter()
             trained = networks.train(network, batch_size=size, key=jax.random.key(key))
             scales = "  ".join(
-                f"{alpha:7.3f} ± {trained.scales_stderr[name]:.3f}"
+                f"{alpha:7.3f} ± {trained.scales_mcse[name]:.3f}"
                 for name, alpha in trained.scales.items()
             )
             apart = " ".join(

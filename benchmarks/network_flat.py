@@ -48,7 +48,7 @@ def main() -> None:
         alpha, beta = (np.asarray(traces[name], np.float64) for name in ("layers/0", "layers/1"))
         print(
             f"from {start}: alpha {trained.scales['layers/0']:.3f} ± "
-            f"{trained.scales_stderr['layers/0']:.3f}, {time.process_time() - began:.0f} s of CPU"
+            f"{trained.scales_mcse['layers/0']:.3f}, {time.process_time() - began:.0f} s of CPU"
         )
         for name, trace in {
             "alpha": alpha,

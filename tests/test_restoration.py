@@ -41,7 +41,7 @@ def test_a_blurred_image_is_restored(boundary):
     found = pipla.imaging.restore(observed, operator, noise=2.0, num_steps=150)
     assert rms(found.mean) < 0.5 * rms(observed)
     assert rms(found.map) < 0.5 * rms(observed)
-    assert found.strength_stderr < 0.1 * found.strength
+    assert found.strength_mcse < 0.1 * found.strength
     assert found.evaluations == 300
     assert found.mean.shape == found.std.shape == BLOCKS.shape
     # The MAP is a minimum: the posterior mean and the observations are not below it.
@@ -122,7 +122,7 @@ def test_a_given_strength_is_kept():
     operator, observed = blurred()
     found = pipla.imaging.restore(observed, operator, noise=2.0, strength=0.1, num_steps=30)
     assert found.strength == pytest.approx(0.1)
-    assert found.strength_stderr == 0
+    assert found.strength_mcse == 0
     assert set(found.result.theta) == {"strength"}
 
 
@@ -169,7 +169,7 @@ def test_the_estimators_keep_to_scikit_learn():
     again = clone(estimator)
     restored = estimator.fit_transform(observed)
     assert restored is estimator.restored_
-    for name in ("strength_", "uncertainty_", "map_", "noise_", "strength_stderr_"):
+    for name in ("strength_", "uncertainty_", "map_", "noise_", "strength_mcse_"):
         assert hasattr(estimator, name)
         assert not hasattr(again, name)
     assert rms(restored) < 0.5 * rms(observed)
@@ -214,7 +214,7 @@ def test_the_command_writes_everything_it_promises(photo, tmp_path):
     assert said.exit_code == 0, said.output
     assert {file.name for file in out.iterdir()} == images.FILES
     numbers = json.loads((out / "result.json").read_text())
-    assert {"strength", "strength_stderr", "noise", "seconds", "evaluations"} <= set(numbers)
+    assert {"strength", "strength_mcse", "noise", "seconds", "evaluations"} <= set(numbers)
     assert numbers["noise"] == 2.0
     restored = np.load(out / "restored.npy", allow_pickle=False)
     assert rms(restored) < rms(np.asarray(Image.open(photo), float))
@@ -325,6 +325,6 @@ def test_a_restoration_prints_a_small_table():
     names = [row[:16].strip() for row in rows[:7]]
     assert names[:4] == ["strength", "noise", "residual sd", "posterior sd"]
     assert names[4:] == ["MAP estimate", "work", "status"]
-    assert f"{found.strength:.4g} ± {found.strength_stderr:.2g}" in rows[0]
+    assert f"{found.strength:.4g} ± {found.strength_mcse:.2g}" in rows[0]
     assert rows[1].split()[1:] == ["1", "(given)"]
     assert rows[6].split()[1] == found.result.status.value

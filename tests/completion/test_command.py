@@ -142,7 +142,7 @@ def test_repeated_triplets_are_averaged_in_the_table(tmp_path):
     assert completed == [["user", "x", "y"], ["u", "1.5", "4.5"]]
     numbers = json.loads((tmp_path / "t-completed" / "result.json").read_text())
     assert numbers["observed"] == 3
-    assert numbers["noise_stderr"] is None  # nothing was sampled
+    assert numbers["noise_mcse"] is None  # nothing was sampled
 
 
 def test_parquet_is_read_like_a_csv(tmp_path):

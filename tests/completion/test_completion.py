@@ -239,7 +239,7 @@ def test_the_papers_prior_prints_no_estimate_of_the_noise():
     _, observed = low_rank(1)
     found = complete(observed, prior="nuclear", noise=0.5, num_steps=30, num_particles=2)
     assert found.noise_source == "given"
-    assert found.noise_stderr is None
+    assert found.noise_mcse is None
     assert "given" in repr(found)
     assert found.strength > 0
     assert found.fill(observed).shape == SHAPE

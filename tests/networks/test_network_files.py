@@ -57,7 +57,7 @@ def test_a_loaded_network_is_the_one_that_was_saved(trained, tmp_path):
     again = networks.load(tmp_path / "net", template)
     np.testing.assert_array_equal(again.predict_proba(FEATURES), trained.predict_proba(FEATURES))
     assert repr(again) == repr(trained)
-    assert (again.scales, again.scales_stderr) == (trained.scales, trained.scales_stderr)
+    assert (again.scales, again.scales_mcse) == (trained.scales, trained.scales_mcse)
     for name, weights in trained.particles.items():
         np.testing.assert_array_equal(again.particles[name], weights)
     assert isinstance(again.theta["network"], Small)

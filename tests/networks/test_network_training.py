@@ -145,7 +145,7 @@ def test_a_run_of_its_own_length_says_why_it_ended(linear):
     assert left.status is pipla.Status.COMPLETED
     assert (left.result.num_steps, left.result.burn_in) == (4000, 1000)
     assert "are known to a Monte-Carlo error of" in left.result.message
-    assert left.scales_stderr["weight"] <= _settling.TOLERANCE
+    assert left.scales_mcse["weight"] <= _settling.TOLERANCE
     assert left.particles["weight"].shape == (200, 1, 30)
     stopped = networks.train(trained.network, key=KEY, callbacks=[lambda view: "enough"])
     assert stopped.status is pipla.Status.STOPPED

@@ -226,7 +226,7 @@ def _write(
         "rank": found.rank,
         "noise": found.noise,
         "noise_source": found.noise_source,
-        "noise_stderr": found.noise_stderr,
+        "noise_mcse": found.noise_mcse,
         "strength": np.asarray(found.strength, float).tolist(),
         "level": level,
         "interval": what,

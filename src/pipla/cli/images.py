@@ -139,7 +139,7 @@ def restore_file(
             found = found._replace(noise_source="estimated")
         _write(folder, job, image._replace(pixels=observed), found)
     log(
-        f"Strength {found.strength:.5g} ± {found.strength_stderr:.1g}, noise {found.noise:.4g} "
+        f"Strength {found.strength:.5g} ± {found.strength_mcse:.1g}, noise {found.noise:.4g} "
         f"({found.noise_source}), {found.evaluations} evaluations in {found.seconds:.1f} s."
     )
     log(_verdict(found))
@@ -207,7 +207,7 @@ def _write(folder: Path, job: Job, image: Image, found: Restoration) -> None:
         write_image(folder, name, pixels, image.depth, limits)
     numbers = {
         "strength": found.strength,
-        "strength_stderr": found.strength_stderr,
+        "strength_mcse": found.strength_mcse,
         "noise": found.noise,
         "noise_source": found.noise_source,
         "residual_sd": found.residual_sd,
@@ -233,7 +233,7 @@ def _write_page(folder: Path, job: Job, image: Image, found: Restoration) -> Non
         ("what", "value"),
         [
             ("regularisation strength", fixed(found.strength, 5)),
-            ("its Monte-Carlo error", f"{found.strength_stderr:.1g}"),
+            ("its Monte-Carlo error", f"{found.strength_mcse:.1g}"),
             ("noise (standard deviation)", fixed(found.noise, 4)),
             ("the noise was", found.noise_source),
             ("residuals, in units of the noise (right: 1)", fixed(found.residual_sd, 3)),

@@ -42,7 +42,7 @@ def names_of(found: Completion, given: Sequence[str] | None) -> list[str]:
 def overview_of(found: Completion, names: Sequence[str] | None, level: float) -> Overview:
     """What was learned, and the columns, those with the widest intervals first."""
     columns = columns_of(found, names, level)
-    error = "" if found.noise_stderr is None else f"{found.noise_stderr:.1g}"
+    error = "" if found.noise_mcse is None else f"{found.noise_mcse:.1g}"
     numbers = [
         ["rows × columns", f"{found.shape[0]} × {found.shape[1]}", ""],
         ["observed", f"{len(found.observed.values)} ({100 * found.observed.share:.3g} %)", ""],
@@ -76,7 +76,7 @@ def columns_of(found: Completion, names: Sequence[str] | None, level: float) -> 
     below, above = found.interval(level, noisy=True)
     gaps = np.sum(~seen, axis=0)
     width = np.where(seen, 0.0, above - below).sum(axis=0) / np.where(gaps, gaps, np.nan)
-    error = np.nan if found.noise_stderr is None else found.noise_stderr
+    error = np.nan if found.noise_mcse is None else found.noise_mcse
     return {
         "name": ["noise", *called],
         "part": ["parameter", *["column"] * len(called)],

@@ -44,10 +44,10 @@ class Completion(Outputs, Saved):
             count for the rank leave over.
         noise_source: where it is from: `"learned"`, `"given"`, or `"held out"` if it was chosen by
             the error at held-out entries, which is no estimate of the noise.
-        noise_stderr: its Monte-Carlo error, where a sampler learned it.
+        noise_mcse: its Monte-Carlo error, where a sampler learned it.
         strength: with a nuclear norm, $e^\theta$; with factors, $\sigma^2/\tau_k^2$ for each
             column that counts, the ridge penalty that the row $i$ of $U$ sees.
-        strength_stderr: the Monte-Carlo error of a nuclear norm's strength.
+        strength_mcse: the Monte-Carlo error of a nuclear norm's strength.
         seconds: the time it took, compilation included.
         result: the run; `None` where there was nothing to learn.
         findings: what speaks against the answer.
@@ -61,9 +61,9 @@ class Completion(Outputs, Saved):
     rank: int
     noise: float
     noise_source: str
-    noise_stderr: float | None
+    noise_mcse: float | None
     strength: Any
-    strength_stderr: float | None
+    strength_mcse: float | None
     seconds: float
     result: Result | None
     findings: tuple[Finding, ...]
@@ -198,7 +198,7 @@ class Completion(Outputs, Saved):
         return np.where(missing, found, given)
 
     def __repr__(self) -> str:
-        error = "" if self.noise_stderr is None else f" ± {self.noise_stderr:.1g}"
+        error = "" if self.noise_mcse is None else f" ± {self.noise_mcse:.1g}"
         rows = {
             "observed": f"{len(self.observed.values)} entries, {100 * self.observed.share:.3g} %",
             "prior": self.prior,
@@ -310,9 +310,9 @@ def complete(
                 rank=found.rank,
                 noise=found.noise,
                 noise_source="held out" if noise is None else "given",
-                noise_stderr=None,
+                noise_mcse=None,
                 strength=found.strength,
-                strength_stderr=found.strength_stderr,
+                strength_mcse=found.strength_mcse,
                 seconds=time.perf_counter() - began,
                 result=found.result,
                 findings=found.result.findings,
@@ -338,9 +338,9 @@ def complete(
             rank=fitted.rank,
             noise=fitted.noise,
             noise_source="learned",
-            noise_stderr=fitted.noise_stderr,
+            noise_mcse=fitted.noise_mcse,
             strength=fitted.strength,
-            strength_stderr=None,
+            strength_mcse=None,
             seconds=time.perf_counter() - began,
             result=fitted.result,
             findings=fitted.findings,

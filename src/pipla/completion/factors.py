@@ -46,7 +46,7 @@ class Fitted(NamedTuple):
     Attributes:
         draws: of the factors.
         rank: the number of columns well above the detection limit.
-        noise, noise_stderr: the standard deviation of what the columns that count leave over, and
+        noise, noise_mcse: the standard deviation of what the columns that count leave over, and
             its Monte-Carlo error if it was sampled.
         strength: $\sigma^2/\tau_k^2$ of the columns that count, smallest first.
         row_scales: the prior standard deviations of the columns of the row factor, and of its
@@ -58,7 +58,7 @@ class Fitted(NamedTuple):
     draws: FactorDraws
     rank: int
     noise: float
-    noise_stderr: float | None
+    noise_mcse: float | None
     strength: np.ndarray
     row_scales: np.ndarray
     result: Result | None

@@ -42,7 +42,7 @@ class Fitted(NamedTuple):
     draws: MatrixDraws
     rank: int
     strength: float
-    strength_stderr: float
+    strength_mcse: float
     noise: float
     result: Result
 

@@ -35,7 +35,7 @@ class _TVRestorer(TransformerMixin, BaseEstimator, abc.ABC):
         """Learn the regularisation strength from one observed image, and restore the image."""
         found = self._restore(X, self._noise(X), None)
         self.strength_ = found.strength
-        self.strength_stderr_ = found.strength_stderr
+        self.strength_mcse_ = found.strength_mcse
         self.noise_ = found.noise
         self.restored_ = found.mean
         self.uncertainty_ = found.std
@@ -91,7 +91,7 @@ class TVDenoiser(_TVRestorer):
         random_state: the seed of the random numbers.
 
     Attributes:
-        strength_, strength_stderr_: the regularisation strength and its Monte-Carlo error.
+        strength_, strength_mcse_: the regularisation strength and its Monte-Carlo error.
         noise_: the standard deviation of the noise: given, estimated or learned.
         restored_: the posterior mean.
         uncertainty_: the posterior standard deviation of every pixel.

@@ -56,7 +56,7 @@ class Restoration(NamedTuple):
         mean: the posterior mean, which has the smallest expected squared error.
         std: the posterior standard deviation of every pixel.
         map: the most probable image at the learned strength; `None` if not asked for.
-        strength, strength_stderr: the regularisation strength and its Monte-Carlo error.
+        strength, strength_mcse: the regularisation strength and its Monte-Carlo error.
         noise: the standard deviation of the noise.
         evaluations: the number of flows of the likelihood, summed over particles.
         seconds: the time of sampling and maximising, without compilation of the sampler.
@@ -72,7 +72,7 @@ class Restoration(NamedTuple):
     std: Float[np.ndarray, "..."]
     map: Float[np.ndarray, "..."] | None
     strength: float
-    strength_stderr: float
+    strength_mcse: float
     noise: float
     evaluations: int
     seconds: float
@@ -87,7 +87,7 @@ class Restoration(NamedTuple):
 
     def __repr__(self) -> str:
         rows = {
-            "strength": f"{self.strength:.4g} ± {self.strength_stderr:.2g}",
+            "strength": f"{self.strength:.4g} ± {self.strength_mcse:.2g}",
             "noise": f"{self.noise:.4g} ({self.noise_source})",
             "residual sd": f"{self.residual_sd:.3g} of the noise",
             "posterior sd": f"{float(np.mean(self.std)):.4g} per pixel on average",
@@ -219,7 +219,7 @@ def restore(
         std=np.sqrt(np.asarray(result.x_variance)),
         map=None if best is None else np.asarray(best.x),
         strength=learned["strength"],
-        strength_stderr=learned["strength"] * relative_error,
+        strength_mcse=learned["strength"] * relative_error,
         noise=noise_sd,
         evaluations=num_particles * result.num_steps,
         seconds=time.perf_counter() - began - result.compile_seconds,

@@ -38,7 +38,7 @@ def columns_of(trained: TrainedNetwork, level: float, unit: float = 1.0) -> dict
     """A row for each scale, and for the noise of a regression, in units of `unit`."""
     reach = float(ndtri(tails_of(level)[1]))
     names = [f"alpha of {name}" for name in trained.scales]
-    values, errors = list(trained.scales.values()), list(trained.scales_stderr.values())
+    values, errors = list(trained.scales.values()), list(trained.scales_mcse.values())
     middle, error = np.asarray(values), np.asarray(errors)
     low, high = middle - reach * error, middle + reach * error
     if trained.noise is not None:

@@ -137,7 +137,7 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
         )
         self.__dict__.pop("pruned_", None)  # of a pruned estimator that is fitted again
         self.scales_ = dict(self.network_.scales)
-        self.scales_stderr_ = dict(self.network_.scales_stderr)
+        self.scales_mcse_ = dict(self.network_.scales_mcse)
         self.findings_ = self.network_.findings
         self.n_iter_ = self.network_.result.num_steps
 
@@ -309,7 +309,7 @@ class SparseBayesianMLPClassifier(ClassifierMixin, _SparseBayesianMLP):
 
     Attributes:
         classes_: the labels.
-        scales_, scales_stderr_: $\alpha$ of each layer, and its Monte-Carlo error.
+        scales_, scales_mcse_: $\alpha$ of each layer, and its Monte-Carlo error.
         network_: the `pipla.networks.TrainedNetwork`.
         pruned_: the `pipla.networks.PrunedNetwork`, only of what `prune` returns.
         findings_: what speaks against the answer.
@@ -382,7 +382,7 @@ class SparseBayesianMLPRegressor(RegressorMixin, _SparseBayesianMLP):
 
     Attributes:
         noise_: the learned standard deviation of the noise, in the units of y.
-        scales_, scales_stderr_, network_, findings_, mean_, scale_, n_iter_: as for
+        scales_, scales_mcse_, network_, findings_, mean_, scale_, n_iter_: as for
             `SparseBayesianMLPClassifier`.
     """
 

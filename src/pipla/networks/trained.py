@@ -42,7 +42,7 @@ class TrainedNetwork(Outputs):
     Attributes:
         network: the `NetworkModel`.
         theta: what was learned, averaged over the steps after `result.burn_in`.
-        scales, scales_stderr: $\\alpha$ of each layer and its Monte-Carlo error; the prior has the
+        scales, scales_mcse: $\\alpha$ of each layer and its Monte-Carlo error; the prior has the
             scale $e^{2\\alpha}$.
         noise: the standard deviation of the noise of a regression, else `None`.
         particles: the weights of each layer: draws from their posterior, the `num_particles`
@@ -56,7 +56,7 @@ class TrainedNetwork(Outputs):
     network: NetworkModel
     theta: dict[str, Any]
     scales: dict[str, float]
-    scales_stderr: dict[str, float]
+    scales_mcse: dict[str, float]
     noise: float | None
     particles: dict[str, np.ndarray]
     num_particles: int
@@ -103,7 +103,7 @@ class TrainedNetwork(Outputs):
             network=network,
             theta=theta,
             scales={name: float(value) for name, value in theta["scales"].items()},
-            scales_stderr={name: float(value) for name, value in errors.items()},
+            scales_mcse={name: float(value) for name, value in errors.items()},
             noise=None if noise is None else float(np.exp(noise)),
             particles=particles,
             num_particles=num_particles,
@@ -269,7 +269,7 @@ class TrainedNetwork(Outputs):
                 layer.prior,
                 " × ".join(map(str, layer.shape)),
                 f"{self.scales[layer.name]:.3f}",
-                f"{self.scales_stderr[layer.name]:.2g}",
+                f"{self.scales_mcse[layer.name]:.2g}",
                 f"{np.exp(2 * self.scales[layer.name]):.3g}",
             ]
             for layer in self.layers

@@ -236,7 +236,7 @@ def _reference(job: ImageJob, name: str, progress: bool | None) -> dict[str, Any
         "theta": theta,
         "stderr": stderr,
         "strength": float(np.exp(theta)),
-        "strength_stderr": float(np.exp(theta)) * stderr,
+        "strength_mcse": float(np.exp(theta)) * stderr,
         "psnr": psnr(np.mean([r.x_mean for r in found[1]], axis=0), problem.truth),
         "thetas": [large, small],
         "seconds": sum(result.seconds for results in found for result in results),

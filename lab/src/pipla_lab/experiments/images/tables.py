@@ -56,7 +56,7 @@ def image_table(results: Results[ImageRow]) -> Table:
 def reference_sentence(reference: dict[str, Any]) -> str:
     """The strengths that rows are compared with."""
     each = ", ".join(
-        f"{name} {found['strength']:.5f} ± {found['strength_stderr']:.5f}"
+        f"{name} {found['strength']:.5f} ± {found['strength_mcse']:.5f}"
         for name, found in reference["images"].items()
     )
     return f"Reference strength t = e^theta: {each}"

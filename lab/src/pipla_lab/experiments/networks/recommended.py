@@ -103,7 +103,7 @@ def quiet_train(network: networks.NetworkModel, **options: Any) -> networks.Trai
 
 def learned_scales(trained: networks.TrainedNetwork, names: Mapping[str, str]) -> dict[str, Any]:
     """The scales by name with their Monte-Carlo errors, and the trace of the first."""
-    errors = trained.scales_stderr
+    errors = trained.scales_mcse
     first = next(iter(names))
     trace = np.asarray(trained.result.theta_trace["scales"][first])
     return {
