@@ -30,7 +30,7 @@ class Extrapolation:
         theta: extrapolated to a step size of 0.
         theta_mcse: its Monte-Carlo standard error.
         theta_bias: what the full step size adds to theta.
-        theta_bias_stderr: the Monte-Carlo standard error of that.
+        theta_bias_mcse: the Monte-Carlo standard error of that.
         theta_coarse, theta_fine: at the step size and at half of it.
         x_mean, x_variance: of x, extrapolated.
         theta_trace: theta at every step, a pair.
@@ -40,7 +40,7 @@ class Extrapolation:
     theta: PyTree
     theta_mcse: PyTree
     theta_bias: PyTree
-    theta_bias_stderr: PyTree
+    theta_bias_mcse: PyTree
     theta_coarse: PyTree
     theta_fine: PyTree
     x_mean: PyTree
@@ -101,7 +101,7 @@ def extrapolate(
         theta=fixed.complete_theta(_mean(both)),
         theta_mcse=jax.tree.map(monte_carlo_error, both),
         theta_bias=jax.tree.map(lambda rows: 2 * rows.mean(axis=0), difference),
-        theta_bias_stderr=jax.tree.map(lambda rows: 2 * monte_carlo_error(rows), difference),
+        theta_bias_mcse=jax.tree.map(lambda rows: 2 * monte_carlo_error(rows), difference),
         theta_coarse=fixed.complete_theta(_mean(settled[0])),
         theta_fine=fixed.complete_theta(_mean(settled[1])),
         x_mean=fixed.complete_x(extrapolated(moments.mean)),
