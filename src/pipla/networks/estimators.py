@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -19,6 +17,7 @@ from pipla.engine.archive import DamagedResultError
 from pipla.fitting.saved import Saved, SavedEstimator, attributes
 from pipla.networks._layers import Prior
 from pipla.networks._outputs import columns_of, draws_of, figures_of, overview_of
+from pipla.networks._perceptron import ACTIVATIONS, Perceptron, chain_names
 from pipla.networks._ranking import Criterion
 from pipla.networks.modelling import FamilyName, NetworkModel, model
 from pipla.networks.pruning import Average, PrunedNetwork, chain_of
@@ -34,50 +33,11 @@ with extra("sklearn", "a scikit-learn estimator"):
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 
-#: The activations by name.
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-    "selu": jax.nn.selu,
-    "silu": jax.nn.silu,
-}
 #: Standardised features are clipped here: a feature that hardly varies in training may be far off
 #: in new data, and one such number would decide a prediction.
 CLIP = 5.0
 #: What a file holds of a `PrunedNetwork`; all else is that of the trained one.
 PRUNED_FIELDS = ("particles", "masks", "loss_before", "loss_after", "loss_without", "findings")
-
-
-class Perceptron(eqx.Module):
-    """Linear layers with an elementwise activation in between."""
-
-    layers: tuple[eqx.nn.Linear, ...]
-    activation: str = eqx.field(static=True)
-
-    def __init__(self, sizes: Sequence[int], activation: str, key: Key[Array, ""]) -> None:
-        keys = jax.random.split(key, len(sizes) - 1)
-        self.layers = tuple(
-            _without_bias(eqx.nn.Linear(inputs, outputs, key=one))
-            for inputs, outputs, one in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
-        self.activation = activation
-
-    def __call__(self, features: Array) -> Array:
-        for layer in self.layers[:-1]:
-            features = ACTIVATIONS[self.activation](layer(features))
-        return self.layers[-1](features)
-
-
-def _without_bias(layer: eqx.nn.Linear) -> eqx.nn.Linear:
-    """The layer with biases that start at 0."""
-    zeros = jnp.zeros(layer.weight.shape[0], layer.weight.dtype)
-    return eqx.tree_at(lambda one: one.bias, layer, zeros)
-
-
-def _chain(network: NetworkModel) -> tuple[str, ...] | None:
-    """The layers of a perceptron, by name; `None` where there is only one."""
-    names = tuple(layer.name for layer in network.layers)
-    return names if len(names) > 1 else None
 
 
 class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
@@ -175,7 +135,7 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
             units=units,
             average=average,
             criterion=criterion,
-            chain=_chain(self.network_.network),
+            chain=chain_names(self.network_.network),
             **observations,
         )
         made = copy.copy(self)
@@ -286,7 +246,7 @@ class _SparseBayesianMLP(Outputs, Saved, BaseEstimator):
         network = made._network(np.zeros((1, made.n_features_in_)), np.zeros(1), jax.random.key(0))
         made.network_ = TrainedNetwork.of(network, found.result, made.findings_, count)
         if pruned is not None:
-            chain = chain_of(network, _chain(network))
+            chain = chain_of(network, chain_names(network))
             made._set_pruned(PrunedNetwork(network, made.network_.theta, chain=chain, **pruned))
         return made
 

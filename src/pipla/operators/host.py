@@ -24,10 +24,10 @@ class FromNumPy(Operator):
 
     Compiled programs call them back, once for all vectors that are ready together, and may
     differentiate and batch them like any linear map. `restore` takes functions of $H^\top H$ by
-    polynomials: with 600 observations of 32 x 32 pixels, 130 products per particle and step, which
-    is 80 000 calls in 300 steps. Where H is a matrix that fits in memory, `Dense` takes it without
-    any call. A library that starts threads of its own (BLAS) may wait for cores that the program
-    uses: hold it to one thread, by `OPENBLAS_NUM_THREADS=1`.
+    polynomials: with 600 observations of 32 x 32 pixels, that is 34 000 calls in 300 steps.
+    Where H is a matrix that fits in memory, `Dense` takes it without any call. A library that
+    starts threads of its own (BLAS) may wait for cores that the program uses: hold it to one
+    thread, by `OPENBLAS_NUM_THREADS=1`.
 
     Arguments:
         apply: $Hx$ for one x.
