@@ -35,4 +35,4 @@ def command(
 ) -> None:
     """Remove noise from an image; the regularisation strength is learned."""
     job = Job("denoise", image, {}, noise, isotropic, seed, force, max_pixels, output, steps)
-    run_command(job, out, "denoised", functools.partial(restore, Identity()))
+    run_command(job, out, "denoised", functools.partial(restore, operator=Identity()))

@@ -49,7 +49,7 @@ def command(
     settings = {} if mask is None else {"mask": str(mask)}
     job = Job("inpaint", image, settings, noise, isotropic, seed, force, max_pixels, output, steps)
     prepare = functools.partial(without_missing, mask=mask, max_pixels=max_pixels)
-    run_command(job, out, "inpainted", functools.partial(restore, Identity()), prepare)
+    run_command(job, out, "inpainted", functools.partial(restore, operator=Identity()), prepare)
 
 
 def without_missing(image: Image, mask: Path | None, max_pixels: int) -> np.ndarray:

@@ -12,7 +12,7 @@ class ConvergenceWarning(UserWarning):
     """A run has ended, or would end now, with an answer that should not be believed yet."""
 
 
-class Severity(enum.StrEnum):
+class Severity(enum.Enum):
     """What a finding means for the answer."""
 
     NOTE = "note"
@@ -36,9 +36,6 @@ class Finding:
     sentence: str
     remedy: str = ""
     severity: Severity = Severity.DOUBT
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "severity", Severity(self.severity))  # text, where it was read
 
     def __str__(self) -> str:
         return f"{self.sentence}: {self.remedy}" if self.remedy else self.sentence

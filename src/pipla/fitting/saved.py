@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from pipla.diagnostics import Finding
+from pipla.diagnostics import Finding, Severity
 from pipla.engine import storage
 from pipla.engine.archive import DamagedResultError
 from pipla.engine.result import Result
@@ -81,7 +81,7 @@ class Saved:
         name = found.name if isinstance(found, SavedEstimator) else type(found).__name__
         if name != cls.__name__:
             raise TypeError(f"path {str(path)!r} holds a {name}, not a {cls.__name__}.")
-        expected: tuple[type[Any], ...] = (Finding, *cls._kinds())
+        expected: tuple[type[Any], ...] = (Finding, Severity, *cls._kinds())
         kinds = {kind.__name__: kind for kind in expected}
         try:
             parameters, state = (
@@ -139,10 +139,8 @@ def _packed(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         kind = type(value).__name__
         return {kind: [_packed(name, child) for child in value]}
-    if value is None or isinstance(value, bool | int | float | np.ndarray | np.generic):
+    if value is None or isinstance(value, bool | int | str | float | np.ndarray | np.generic):
         return {"value": value}
-    if isinstance(value, str):
-        return {"value": str(value)}
     if isinstance(value, jax.Array):
         return {"value": np.asarray(value)}
     raise TypeError(
