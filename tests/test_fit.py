@@ -259,7 +259,7 @@ def test_extrapolation_removes_the_bias_of_the_step():
         key=jax.random.key(0),
     )
     error = float(found.theta - problem.maximiser)
-    assert abs(error) < 6 * float(found.theta_stderr)
+    assert abs(error) < 6 * float(found.theta_mcse)
     assert abs(error) < 0.3 * abs(float(found.theta_coarse - problem.maximiser))
     assert found.x_mean.shape == found.x_variance.shape == (problem.dimension,)
 
