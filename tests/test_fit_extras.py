@@ -19,7 +19,7 @@ import pytest
 
 import pipla
 from pipla._extras import MissingExtraError
-from pipla.diagnostics import autocorrelation
+from pipla.diagnostics import Finding, autocorrelation
 from pipla.engine import packing
 from pipla.engine.result import OtherModelWarning
 from pipla.engine.storage import DamagedResultError
@@ -423,7 +423,7 @@ def test_a_figure_of_a_number_without_error_is_drawn(fit):
 
 def test_the_report_is_one_page_with_the_warnings_on_top(fit, tmp_path, monkeypatch):
     monkeypatch.setattr(page_of_fit, "MOST_DRAWN", 1)  # drawing all takes seconds
-    hostile = dataclasses.replace(fit, warnings=("<script>alert(1)</script>",))
+    hostile = dataclasses.replace(fit, findings=(Finding("x", "<script>alert(1)</script>"),))
     path = hostile.report(tmp_path / "made" / "report.html")
     page = path.read_text("utf-8")
     headings = re.findall("<h2>(.*?)</h2>", page)
@@ -434,7 +434,7 @@ def test_the_report_is_one_page_with_the_warnings_on_top(fit, tmp_path, monkeypa
     assert "data:image/png;base64," in page
     assert not re.search(r"(src|href)='?\"?https?:", page)
     assert fit.reasons[0] in page.replace("&#x27;", "'")
-    quiet = dataclasses.replace(fit, warnings=()).report(tmp_path / "quiet.html")
+    quiet = dataclasses.replace(fit, findings=()).report(tmp_path / "quiet.html")
     assert "<h2>Warnings" not in quiet.read_text("utf-8")
     with pytest.raises(OSError, match="cannot be written"):
         fit.report(tmp_path)
