@@ -347,11 +347,11 @@ def test_of_a_step_and_its_half_steps_one_measures_for_both():
     paired = Paired(pipla.IRPL(0.1))  # an annealed flow: the wrapper hands the surrogate on
     state, _ = paired.step(jax.random.key(1), paired.init(SKEWED, THETA, CLOUD), SKEWED)
     due = eqx.tree_at(
-        lambda s: s.coarse.inner.surrogate.steps, state, jnp.asarray(REFRESH_AFTER, jnp.int32)
+        lambda s: s.inner.inner.surrogate.steps, state, jnp.asarray(REFRESH_AFTER, jnp.int32)
     )
     after, _ = paired.step(jax.random.key(0), due, SKEWED)
-    coarse, fine = after.coarse.inner.surrogate, after.fine.inner.surrogate
-    assert not np.allclose(coarse.eigenvalues, state.coarse.inner.surrogate.eigenvalues)
+    coarse, fine = after.inner.inner.surrogate, after.fine.inner.surrogate
+    assert not np.allclose(coarse.eigenvalues, state.inner.inner.surrogate.eigenvalues)
     np.testing.assert_array_equal(fine.eigenvalues, coarse.eigenvalues)
     assert float(fine.units) == float(coarse.units)
     program = str(jax.make_jaxpr(lambda s: paired.step(jax.random.key(0), s, SKEWED))(state))
