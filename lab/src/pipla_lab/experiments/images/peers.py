@@ -25,7 +25,7 @@ def unsupervised_wiener(y: np.ndarray, kernel: np.ndarray, seed: int = 0) -> np.
     """
     from skimage.restoration import unsupervised_wiener as restore
 
-    restored, _ = restore(kernel, np.asarray(y, np.float64), clip=False, rng=seed)
+    restored, _ = restore(np.asarray(y, np.float64), kernel, clip=False, rng=seed)
     return restored
 
 
