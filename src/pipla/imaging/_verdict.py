@@ -14,8 +14,8 @@ from pipla.fitting.observer import MOST_WATCHED
 from pipla.imaging._residuals import MisfitWarning, Residuals
 from pipla.models.model import Model
 
-#: Steps between two looks at the particles.
-LOOK_EVERY = 5
+#: Steps between two looks at the particles, and the fewest looks by which mixing is judged.
+LOOK_EVERY, FEWEST_LOOKS = 5, 8
 #: The largest split R-hat that nine of ten pixels stay below. The limits of `fit` are for long
 #: runs of independent particles; here are 200 steps of an antithetic pair. Against runs of 1500 to
 #: 3000 steps, thirteen runs with up to 1.68 had mean posterior sds within 6 %, and the only one
@@ -40,7 +40,7 @@ class Looks(Every):
 
     def rhat(self) -> float:
         """The split R-hat that nine of ten pixels stay below; NaN after few steps."""
-        if not self._rows:
+        if len(self._rows) < FEWEST_LOOKS:
             return float("nan")
         return float(np.quantile(rhat(np.stack(self._rows), "split"), 0.9))
 
