@@ -178,7 +178,7 @@ def test_many_solves_of_one_program_end_on_two_threads():
 
 
 PROGRAM = """
-import threading
+import os, threading
 import jax, numpy as np, pipla
 
 rng = np.random.default_rng(0)
@@ -190,7 +190,7 @@ start = np.broadcast_to(seen, (10, *seen.shape))
 def run(seed):
     key = jax.random.key(seed)
     result = pipla.run(model, pipla.RPL(0.5), theta=0.0, particles=start, num_steps=400, key=key)
-    print(result.num_steps, flush=True)
+    os.write(1, f"{result.num_steps} ".encode())  # at once: threads print at the same time
 
 threads = [threading.Thread(target=run, args=(seed,), daemon=True) for seed in range(4)]
 for thread in threads:
