@@ -7,6 +7,7 @@ file cannot name a class that its reader does not expect.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ class SavedEstimator:
     fit: Fit | None = None
 
 
-class Saved:
+class Saved(abc.ABC):
     """An estimator, or another answer, that can be written to a folder and read again.
 
     A subclass says in `_kinds` which classes (with fields, or enumerations) its state consists
@@ -97,16 +98,16 @@ class Saved:
                 f"the {cls.__name__} in {str(path)!r} is damaged: {reason}"
             ) from error
 
+    @abc.abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Parameters, state, and `result` or `fit` where there is one."""
-        raise NotImplementedError
 
     @classmethod
+    @abc.abstractmethod
     def _from_state(
         cls, parameters: dict[str, Any], state: dict[str, Any], found: SavedEstimator
     ) -> Self:
         """The inverse of `_state`."""
-        raise NotImplementedError
 
 
 def attributes(estimator: Any, left_out: frozenset[str]) -> dict[str, Any]:
